@@ -1,0 +1,31 @@
+# `make demo` and `make test` set everything up by themselves; a second run is fast.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+# Two test processes with one thread each: more threads than cores would only wait for each other.
+PYTEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --dist loadgroup
+
+.PHONY: demo test test-all check
+
+$(VENV)/installed: pyproject.toml constraints.txt
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable ".[dev]"
+	touch $@
+
+demo: $(VENV)/installed  ## train on the embedded corpus for four minutes and show what was learned
+	$(BIN)/multihead train --output demo --minutes 4
+
+test: $(VENV)/installed  ## what CI runs
+	$(BIN)/ruff format --check --quiet .
+	$(BIN)/ruff check --quiet .
+	$(BIN)/mypy
+	$(PYTEST) -m "not slow"
+
+test-all: $(VENV)/installed  ## everything, with branch coverage
+	$(PYTEST) --cov --cov-report=term-missing:skip-covered
+
+check: $(VENV)/installed  ## before a commit: format, lint, types, fast tests
+	$(BIN)/ruff format --quiet .
+	$(BIN)/ruff check --fix --quiet .
+	$(BIN)/mypy
+	$(PYTEST) -m "not slow" --quiet

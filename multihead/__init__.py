@@ -1,0 +1,43 @@
+"""Multihead: the Transformer of "Attention Is All You Need" as software that people use."""
+
+from collections.abc import Mapping
+from pathlib import Path
+
+__all__ = ["__version__", "train"]
+__version__ = "0.1.0"
+
+
+def train(
+    *,
+    output: str | Path,
+    source: str | Path | None = None,
+    target: str | Path | None = None,
+    valid_source: str | Path | None = None,
+    valid_target: str | Path | None = None,
+    data: str | Path | None = None,
+    preset: str | None = None,
+    settings: Mapping[str, object] | None = None,
+) -> Path:
+    """Train a translation model into the folder `output`; called again, it goes on where it stopped.
+
+    The text is `source` and `target`, files in which line n of one translates line n of the other; or `data`, a corpus
+    made by `multihead prepare`; or, with neither, the embedded one. `settings` are fields by their dotted names:
+    `{"train.steps": 5000}`.
+    """
+    from multihead.run import Request  # torch takes seconds to import, and `multihead --help` does without
+    from multihead.run import train as run
+
+    def path(name: str | Path | None) -> Path | None:
+        return Path(name) if name is not None else None
+
+    request = Request(
+        output=Path(output),
+        source=path(source),
+        target=path(target),
+        valid_source=path(valid_source),
+        valid_target=path(valid_target),
+        data=path(data),
+        preset=preset,
+        settings=settings or {},
+    )
+    return run(request)

@@ -1,0 +1,5 @@
+"""`python -m multihead` is the command `multihead`."""
+
+from multihead.cli import main
+
+main()

@@ -1,0 +1,117 @@
+"""Batches of like length under a budget of tokens (§5.1), in an order that is a function of (seed, epoch)."""
+
+import random
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from multihead.corpus import Ids, Shards
+from multihead.tokenizer import BOS_ID, EOS_ID, PAD_ID, SubwordTokenizer
+
+Pairs = NDArray[np.int64]  # indices of the pairs of one batch
+Augment = Callable[[list[tuple[Ids, Ids]], random.Random], list[tuple[Ids, Ids]]]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Batch:
+    """Padded ids; masks are derived from them, never carried."""
+
+    source: Tensor  # B S, ends in the end symbol
+    target_in: Tensor  # B T, begins with the start symbol
+    target_out: Tensor  # B T, ends in the end symbol
+    n_tokens: int  # of target_out without padding
+
+    def to(self, device: torch.device) -> "Batch":
+        return Batch(
+            source=self.source.to(device, non_blocking=True),
+            target_in=self.target_in.to(device, non_blocking=True),
+            target_out=self.target_out.to(device, non_blocking=True),
+            n_tokens=self.n_tokens,
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Cursor:
+    """The place in the stream of batches: the next one to be taken."""
+
+    epoch: int = 0
+    batch: int = 0
+
+
+def plan(lengths: NDArray[np.int32], batch_tokens: int, seed: int, epoch: int) -> list[Pairs]:
+    """The batches of an epoch: every pair once, no side of a batch over `batch_tokens`, padding counted."""
+    rng = np.random.default_rng([seed, epoch])
+    order = rng.permutation(len(lengths))
+    source, target = lengths[order, 0], lengths[order, 1]
+    # Along the target's length, with the source's length now rising, now falling, so that it never jumps.
+    order = order[np.lexsort((np.where(target % 2, source, -source), target))]
+    batches = list(_cut(order, lengths[order] + 1, batch_tokens))  # + 1 for the end symbol
+    return [batches[at] for at in rng.permutation(len(batches))]
+
+
+def _cut(order: Pairs, lengths: NDArray[np.int32], batch_tokens: int) -> Iterator[Pairs]:
+    start = 0
+    while start < len(order):
+        most = max(1, batch_tokens // int(lengths[start].max()))
+        longest = np.maximum.accumulate(lengths[start : start + most], axis=0).max(axis=1)
+        sizes = longest * np.arange(1, len(longest) + 1)
+        end = start + max(1, int(np.searchsorted(sizes, batch_tokens, side="right")))
+        yield order[start:end]
+        start = end
+
+
+def collate(pairs: list[tuple[Ids, Ids]]) -> Batch:
+    """Pad pairs of ids to one rectangle a side, and add the control symbols."""
+    n_source = 1 + max(len(source) for source, _ in pairs)
+    n_target = 1 + max(len(target) for _, target in pairs)
+    source_ids = np.full((len(pairs), n_source), PAD_ID, dtype=np.int64)
+    target_in, target_out = (np.full((len(pairs), n_target), PAD_ID, dtype=np.int64) for _ in range(2))
+    for row, (source, target) in enumerate(pairs):
+        source_ids[row, : len(source)], source_ids[row, len(source)] = source, EOS_ID
+        target_in[row, 0], target_in[row, 1 : len(target) + 1] = BOS_ID, target
+        target_out[row, : len(target)], target_out[row, len(target)] = target, EOS_ID
+    return Batch(
+        source=torch.from_numpy(source_ids),
+        target_in=torch.from_numpy(target_in),
+        target_out=torch.from_numpy(target_out),
+        n_tokens=sum(len(target) + 1 for _, target in pairs),
+    )
+
+
+def bpe_dropout(tokenizer: SubwordTokenizer, dropout: float, max_length: int) -> Augment:
+    """Cut every sentence anew each time it is seen. Batches grow a little: the budget counts the usual cut."""
+
+    def recut(ids: Ids, rng: random.Random) -> Ids:
+        other = tokenizer.resegment(ids.tolist(), dropout, rng)
+        return np.array(other, dtype=ids.dtype) if len(other) <= max_length else ids
+
+    return lambda pairs, rng: [(recut(source, rng), recut(target, rng)) for source, target in pairs]
+
+
+def stream(
+    shards: Shards, batch_tokens: int, seed: int, cursor: Cursor, augment: Augment | None = None
+) -> Iterator[tuple[Batch, Cursor]]:
+    """Training batches without end, each with the cursor behind it; what comes depends on these arguments alone."""
+    lengths = shards.lengths()
+    epoch, first = cursor.epoch, cursor.batch
+    while True:
+        batches = plan(lengths, batch_tokens, seed, epoch)
+        for at in range(first, len(batches)):
+            pairs = [shards[int(pair)] for pair in batches[at]]
+            if augment:
+                pairs = augment(pairs, random.Random(f"{seed} {epoch} {at}"))
+            is_last = at + 1 == len(batches)
+            yield collate(pairs), Cursor(epoch=epoch + 1) if is_last else Cursor(epoch=epoch, batch=at + 1)
+        epoch, first = epoch + 1, 0
+
+
+def in_order(shards: Shards, batch_tokens: int, most: int | None = None) -> Iterator[tuple[Pairs, Batch]]:
+    """The first `most` pairs once, by length and not shuffled, for validation; with the indices of each batch."""
+    lengths = shards.lengths()[:most]
+    order = np.lexsort((lengths[:, 0], lengths[:, 1]))
+    for pairs in _cut(order, lengths[order] + 1, batch_tokens):
+        yield pairs, collate([shards[int(pair)] for pair in pairs])

@@ -1,0 +1,266 @@
+"""Model folders and checkpoints: written aside, synced, summed and renamed; verified when read. No code is ever read.
+
+A checkpoint is `step-N/` with model.safetensors optimizer.safetensors state.json config.json tokenizer.json SHA256SUMS.
+A model folder is config.json, model.safetensors and tokenizer.json.
+"""
+
+import hashlib
+import json
+import os
+import re
+import shutil
+from collections.abc import Callable, Iterable
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+
+import torch
+from safetensors import SafetensorError, safe_open
+from safetensors.torch import load_file, save_file
+from torch import Tensor
+
+from multihead.batches import Cursor
+from multihead.config import RunConfig, UserError, from_json, to_json
+from multihead.model import Transformer
+from multihead.tokenizer import SubwordTokenizer
+
+FORMAT = 1
+SUMS = "SHA256SUMS"
+Tensors = dict[str, Tensor]
+Talk = Callable[[str], None]
+
+
+@dataclass(slots=True, kw_only=True)
+class TrainState:
+    """Where a run stands: numbers only, since order and dropout are functions of (seed, epoch) and (seed, step)."""
+
+    step: int = 0
+    cursor: Cursor = field(default_factory=Cursor)
+    tokens_seen: int = 0  # target tokens, padding left out
+    seconds: float = 0.0  # spent training, over all sessions
+    best_loss: float | None = None  # of validation, a token
+    best_step: int = 0
+    stale: int = 0  # validations since the best one
+    skipped: int = 0  # steps left out for an infinite or undefined gradient
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Checkpoint:
+    """Everything that a run needs to go on."""
+
+    weights: Tensors
+    optimizer: Tensors
+    state: TrainState
+    config: RunConfig
+    tokenizer_json: str
+
+
+def weights_of(model: Transformer) -> Tensors:
+    """The trained tensors by name; one that is shared has one name."""
+    return {name: parameter.detach() for name, parameter in model.named_parameters()}
+
+
+def load_weights(model: Transformer, weights: Tensors, origin: Path) -> None:
+    """Copy weights into a model of the same shape; `origin` is named when they do not fit."""
+    expected = weights_of(model)
+    wrong = sorted(expected.keys() ^ weights.keys())
+    wrong += [name for name in expected if name in weights and expected[name].shape != weights[name].shape]
+    if wrong:
+        raise UserError(f"the weights in {origin} do not fit its config.json: see '{wrong[0]}'")
+    with torch.no_grad():
+        for name, tensor in expected.items():
+            tensor.copy_(weights[name])
+
+
+# Checkpoints
+
+
+def save(checkpoints: Path, checkpoint: Checkpoint) -> Path:
+    """Write `step-N`. A crash at any moment leaves the checkpoints before it, and at most a folder to be swept."""
+    final = checkpoints / f"step-{checkpoint.state.step}"
+    aside = checkpoints / f".step-{checkpoint.state.step}.partial"
+    shutil.rmtree(aside, ignore_errors=True)
+    aside.mkdir(parents=True)
+    try:
+        _write_tensors(aside / "model.safetensors", checkpoint.weights)
+        _write_tensors(aside / "optimizer.safetensors", checkpoint.optimizer)
+        state = {"format": FORMAT, **asdict(checkpoint.state)}
+        _write_text(aside / "state.json", json.dumps(state, indent=2) + "\n")
+        _write_text(aside / "config.json", to_json(checkpoint.config))
+        _write_text(aside / "tokenizer.json", checkpoint.tokenizer_json)
+        _write_text(aside / SUMS, "".join(f"{_sha256(file)}  {file.name}\n" for file in sorted(aside.iterdir())))
+        _sync(aside)
+        if final.exists():  # it did not verify, or we would have gone on from it
+            shutil.rmtree(final)
+        aside.rename(final)
+        _sync(checkpoints)
+    finally:
+        shutil.rmtree(aside, ignore_errors=True)
+    return final
+
+
+def saved_steps(checkpoints: Path) -> list[int]:
+    """The steps of the checkpoints in a folder, oldest first, verified or not."""
+    names = (re.fullmatch(r"step-(\d+)", path.name) for path in checkpoints.glob("step-*"))
+    return sorted(int(name[1]) for name in names if name)
+
+
+def latest(checkpoints: Path, talk: Talk) -> Checkpoint | None:
+    """The newest checkpoint that verifies; damaged ones are passed over in words."""
+    folder = newest_intact(checkpoints, talk)
+    return load(folder) if folder else None
+
+
+def newest_intact(checkpoints: Path, talk: Talk) -> Path | None:
+    """The folder of the newest checkpoint that verifies."""
+    for step in reversed(saved_steps(checkpoints)):
+        folder = checkpoints / f"step-{step}"
+        try:
+            verify(folder)
+        except UserError as error:
+            talk(f"passing over a damaged checkpoint: {error}")
+        else:
+            return folder
+    return None
+
+
+def load(folder: Path) -> Checkpoint:
+    """A checkpoint whose sums have been verified."""
+    document = json.loads((folder / "state.json").read_text(encoding="utf-8"))
+    if document.pop("format") > FORMAT:
+        raise UserError(f"{folder} was written by a newer version: update multihead")
+    cursor = Cursor(**document.pop("cursor"))
+    return Checkpoint(
+        weights=_read_tensors(folder / "model.safetensors"),
+        optimizer=_read_tensors(folder / "optimizer.safetensors"),
+        state=TrainState(cursor=cursor, **document),
+        config=read_config(folder),
+        tokenizer_json=(folder / "tokenizer.json").read_text(encoding="utf-8"),
+    )
+
+
+def verify(folder: Path) -> None:
+    """Raise in words if a file of the checkpoint is missing or is not what was written."""
+    try:
+        sums = (folder / SUMS).read_text(encoding="utf-8").splitlines()
+        for line in sums:
+            expected, _, name = line.partition("  ")
+            if _sha256(folder / Path(name).name) != expected:
+                raise UserError(f"{folder / name} is not what was written")
+    except (OSError, UnicodeDecodeError) as error:
+        raise UserError(f"{folder} is incomplete: {error}") from None
+
+
+def sweep(checkpoints: Path) -> None:
+    """Remove what a crash inside `save` left behind."""
+    for partial in checkpoints.glob(".step-*.partial"):
+        shutil.rmtree(partial, ignore_errors=True)
+
+
+def prune(checkpoints: Path, keep: Iterable[int]) -> None:
+    """Remove every checkpoint but these steps."""
+    for step in set(saved_steps(checkpoints)) - set(keep):
+        shutil.rmtree(checkpoints / f"step-{step}")
+
+
+def average(checkpoints: list[Path]) -> Tensors:
+    """§6.1: the mean of the weights of several checkpoints, one in memory at a time."""
+    total: Tensors = {}
+    for folder in checkpoints:
+        verify(folder)
+        for name, tensor in _read_tensors(folder / "model.safetensors").items():
+            total[name] = total[name] + tensor.double() if name in total else tensor.double()
+    return {name: (tensor / len(checkpoints)).float() for name, tensor in total.items()}
+
+
+# Model folders
+
+
+def save_model(folder: Path, weights: Tensors, config: RunConfig, tokenizer_json: str, step: int) -> None:
+    """Publish a model: each file is replaced in one go, the weights, which know their step, last."""
+    folder.mkdir(parents=True, exist_ok=True)
+    save_config(folder, config)
+    replace_text(folder / "tokenizer.json", tokenizer_json)
+    aside = folder / ".model.safetensors.partial"
+    _write_tensors(aside, weights, {"step": str(step)})
+    os.replace(aside, folder / "model.safetensors")
+
+
+def published_step(folder: Path) -> int | None:
+    """The step of the model that a run has published, if it has."""
+    path = folder / "model.safetensors"
+    if not path.exists():
+        return None
+    with safe_open(path, framework="pt") as file:
+        return int((file.metadata() or {}).get("step", 0))
+
+
+def load_model(folder: Path, talk: Talk = lambda line: None) -> tuple[Transformer, SubwordTokenizer, RunConfig]:
+    """A model that is ready to translate, from a model folder, a checkpoint, or a run that was cut off."""
+    if not folder.is_dir():
+        raise UserError(f"there is no model folder {folder}")
+    if not (folder / "model.safetensors").exists():
+        folder = newest_intact(folder / "checkpoints", talk) or folder
+    config = read_config(folder)
+    tokenizer = SubwordTokenizer.load(folder / "tokenizer.json")
+    if tokenizer.vocab_size != config.model.vocab_size:
+        raise UserError(f"{folder}: {tokenizer.vocab_size} pieces, but model.vocab_size={config.model.vocab_size}")
+    model = Transformer(config.model)
+    load_weights(model, _read_tensors(folder / "model.safetensors"), folder)
+    return model.eval(), tokenizer, config
+
+
+def save_config(folder: Path, config: RunConfig) -> None:
+    replace_text(folder / "config.json", to_json(config))
+
+
+def read_config(folder: Path) -> RunConfig:
+    path = folder / "config.json"
+    try:
+        return from_json(path.read_text(encoding="utf-8"), path)
+    except (OSError, UnicodeDecodeError) as error:
+        raise UserError(f"cannot read {path}: {error}") from None
+
+
+# Files
+
+
+def _write_tensors(path: Path, tensors: Tensors, metadata: dict[str, str] | None = None) -> None:
+    try:
+        save_file({name: tensor.contiguous().cpu() for name, tensor in tensors.items()}, path, metadata)
+    except SafetensorError as error:  # how the library reports a full disk
+        raise OSError(f"cannot write {path}: {error}") from None
+    path.chmod(0o644)  # the library lets nobody but the owner read it, and models are shared
+    _sync(path)
+
+
+def _read_tensors(path: Path) -> Tensors:
+    try:
+        return load_file(path)
+    except (SafetensorError, OSError) as error:
+        raise UserError(f"cannot read {path}: {error}") from None
+
+
+def replace_text(path: Path, text: str) -> None:
+    """Give a file new content in one go: a reader, or a crash, sees the old one or the new one."""
+    aside = path.with_name(f".{path.name}.partial")
+    _write_text(aside, text)
+    os.replace(aside, path)
+
+
+def _write_text(path: Path, text: str) -> None:
+    path.write_text(text, encoding="utf-8")
+    _sync(path)
+
+
+def _sync(path: Path) -> None:
+    """Wait until a file or the names in a folder are on the disk."""
+    handle = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
+def _sha256(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()

@@ -1,0 +1,311 @@
+"""Every choice a run can make: frozen dataclasses whose defaults are the paper's, presets, and how they are set.
+
+A choice is addressed by its dotted name (`train.warmup`) everywhere: in presets, in TOML files, in `--set`.
+"""
+
+import dataclasses
+import difflib
+import json
+import tomllib
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+from pydantic import ConfigDict, Field, TypeAdapter, ValidationError
+from pydantic.dataclasses import dataclass
+
+FORMAT = 1  # of config.json; a reader refuses what is newer than itself
+
+Count = Annotated[int, Field(ge=0)]
+Positive = Annotated[int, Field(ge=1)]
+Share = Annotated[float, Field(ge=0.0, lt=1.0)]
+PositiveFloat = Annotated[float, Field(gt=0.0)]
+NonNegative = Annotated[float, Field(ge=0.0)]
+
+_STRICT = ConfigDict(extra="forbid")
+
+
+class UserError(Exception):
+    """Something the user can mend, in one clear sentence; the command line shows it and exits with 1."""
+
+
+class ConfigError(UserError):
+    """A setting that cannot be: the command was misused, and exits with 2."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, config=_STRICT)
+class ModelConfig:
+    """The shape of a Transformer; the defaults are the paper's base model (Table 3)."""
+
+    vocab_size: Positive = 37_000  # §5.1: a shared vocabulary of about 37,000 tokens
+    d_model: Positive = 512
+    d_ff: Positive = 2048
+    encoder_layers: Positive = 6
+    decoder_layers: Positive = 6
+    n_heads: Positive = 8
+    d_k: Positive = 64
+    d_v: Positive = 64
+    dropout: Share = 0.1
+    max_len: Positive = 1024  # positions a model knows; longer input is refused
+    norm: Literal["post", "pre"] = "post"
+    activation: Literal["relu", "gelu", "swish"] = "relu"
+    positions: Literal["sinusoidal", "learned"] = "sinusoidal"
+    attention_bias: bool = False
+    output_bias: bool = False
+    tie: Literal["all", "target", "none"] = "all"  # which embeddings share a matrix with the output (§3.4)
+    pad_id: Count = 0
+
+    def __post_init__(self) -> None:
+        if self.positions == "sinusoidal" and self.d_model % 2:
+            raise ConfigError(f"model.d_model must be even for sinusoidal positions, got {self.d_model}")
+        if self.pad_id >= self.vocab_size:
+            raise ConfigError(f"model.pad_id {self.pad_id} is not in a vocabulary of {self.vocab_size}")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, config=_STRICT)
+class DataConfig:
+    """What text a model is trained on, and how it is cut into batches (§5.1)."""
+
+    source_lang: str = ""
+    target_lang: str = ""
+    tokenizer: Literal["bpe", "wordpiece"] = "bpe"  # §5.1: byte-pair en-de, word pieces en-fr
+    bpe_dropout: Share = 0.0  # chance that a merge is left out while training (0: off, as in the paper)
+    clean: bool = True  # drop copies, duplicates and pairs of very unequal length
+    max_ratio: PositiveFloat = 3.0  # longest side / shortest side, in bytes
+    max_length: Positive = 256  # tokens of one sentence; longer pairs are dropped
+    batch_tokens: Positive = 25_000  # of source, and as many of target, padding counted
+
+    def __post_init__(self) -> None:
+        if self.batch_tokens <= self.max_length:
+            raise ConfigError(
+                f"data.batch_tokens ({self.batch_tokens}) must be larger than data.max_length "
+                f"({self.max_length}), so that every sentence fits into a batch"
+            )
+        if self.bpe_dropout and self.tokenizer != "bpe":
+            raise ConfigError("data.bpe_dropout needs data.tokenizer=bpe: word pieces have no merges to drop")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, config=_STRICT)
+class TrainConfig:
+    """Optimiser, schedule and regularisation of §5.3 and §5.4, and when a run saves, validates and stops."""
+
+    steps: Positive = 100_000
+    minutes: NonNegative = 0.0  # stop after this wall time, preparation included (0: no limit)
+    warmup: Positive = 4000
+    lr_scale: PositiveFloat = 1.0  # multiplies eq. (3)
+    beta1: Share = 0.9
+    beta2: Share = 0.98
+    eps: PositiveFloat = 1e-9
+    label_smoothing: Share = 0.1
+    clip_norm: NonNegative = 0.0  # largest gradient norm (0: no clipping, as in the paper)
+    accumulate: Positive = 1  # batches summed into one step
+    seed: Count = 1
+    precision: Literal["auto", "float32", "bfloat16"] = "auto"  # auto: bfloat16 where the GPU has it
+    compile: bool = False  # torch.compile: minutes at the start, faster steps on GPUs
+    log_every: Positive = 100
+    validate_every: Positive = 1000
+    save_every: Positive = 1000
+    save_minutes: PositiveFloat = 10.0  # a checkpoint at least this often, so that a crash costs little
+    keep: Positive = 5  # newest checkpoints kept, besides the best
+    average: Positive = 5  # checkpoints averaged into the published model (§6.1)
+    patience: Count = 0  # validations without improvement before stopping (0: never)
+    bleu_sentences: Count = 1000  # validation sentences translated for BLEU (0: no BLEU while training)
+
+    def __post_init__(self) -> None:
+        if self.average > self.keep:
+            raise ConfigError(f"train.average ({self.average}) needs train.keep ({self.keep}) to be at least as large")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, config=_STRICT)
+class RunConfig:
+    """The whole of `config.json`: a run is a function of this and of its text."""
+
+    model: ModelConfig = dataclasses.field(default_factory=ModelConfig)
+    data: DataConfig = dataclasses.field(default_factory=DataConfig)
+    train: TrainConfig = dataclasses.field(default_factory=TrainConfig)
+
+    def __post_init__(self) -> None:
+        if self.data.max_length >= self.model.max_len:
+            raise ConfigError(
+                f"data.max_length ({self.data.max_length}) must be smaller than model.max_len "
+                f"({self.model.max_len}), which also counts the end symbol"
+            )
+
+
+# What may change when a run goes on; everything else is part of its identity.
+CHANGEABLE = frozenset(
+    {
+        *("train.steps", "train.minutes", "train.patience"),
+        *("train.log_every", "train.validate_every", "train.bleu_sentences"),
+        *("train.save_every", "train.save_minutes", "train.keep", "train.average"),
+        *("train.precision", "train.compile"),
+    }
+)
+
+Overrides = Mapping[str, object]
+
+_SMALL_DATA: Overrides = {
+    # Pre-norm bears the larger rates that small models like, so a short warm-up is enough.
+    "model.norm": "pre",
+    "train.warmup": 400,
+    "train.steps": 20_000,
+    "train.save_every": 500,
+    "train.validate_every": 500,
+}
+
+_BIG: Overrides = {
+    "model.d_model": 1024,
+    "model.d_ff": 4096,
+    "model.n_heads": 16,
+    "model.dropout": 0.3,
+    "train.steps": 300_000,
+    "train.keep": 20,
+    "train.average": 20,
+}
+
+PRESETS: dict[str, Overrides] = {
+    "base": {},
+    "big": _BIG,
+    "small": {
+        **_SMALL_DATA,
+        "model.d_model": 256,
+        "model.d_ff": 1024,
+        "model.n_heads": 4,
+        "model.encoder_layers": 3,
+        "model.decoder_layers": 3,
+        "data.batch_tokens": 4096,
+    },
+    "tiny": {
+        **_SMALL_DATA,
+        "model.d_model": 128,
+        "model.d_ff": 256,
+        "model.n_heads": 4,
+        "model.d_k": 32,
+        "model.d_v": 32,
+        "model.encoder_layers": 4,
+        "model.decoder_layers": 4,
+        "data.batch_tokens": 1024,
+    },
+    # Table 3, row by row; what is not named is as in base.
+    "table3-a-h1": {"model.n_heads": 1, "model.d_k": 512, "model.d_v": 512},
+    "table3-a-h4": {"model.n_heads": 4, "model.d_k": 128, "model.d_v": 128},
+    "table3-a-h16": {"model.n_heads": 16, "model.d_k": 32, "model.d_v": 32},
+    "table3-a-h32": {"model.n_heads": 32, "model.d_k": 16, "model.d_v": 16},
+    "table3-b-dk16": {"model.d_k": 16},
+    "table3-b-dk32": {"model.d_k": 32},
+    "table3-c-n2": {"model.encoder_layers": 2, "model.decoder_layers": 2},
+    "table3-c-n4": {"model.encoder_layers": 4, "model.decoder_layers": 4},
+    "table3-c-n8": {"model.encoder_layers": 8, "model.decoder_layers": 8},
+    "table3-c-d256": {"model.d_model": 256, "model.d_k": 32, "model.d_v": 32},
+    "table3-c-d1024": {"model.d_model": 1024, "model.d_k": 128, "model.d_v": 128},
+    "table3-c-ff1024": {"model.d_ff": 1024},
+    "table3-c-ff4096": {"model.d_ff": 4096},
+    "table3-d-drop0": {"model.dropout": 0.0},
+    "table3-d-drop2": {"model.dropout": 0.2},
+    "table3-d-ls0": {"train.label_smoothing": 0.0},
+    "table3-d-ls2": {"train.label_smoothing": 0.2},
+    "table3-e-learned": {"model.positions": "learned"},
+    "table3-big": _BIG,
+}
+
+
+def preset(name: str) -> Overrides:
+    """The overrides of a preset, by name."""
+    if name not in PRESETS:
+        raise ConfigError(f"there is no preset '{name}'{_nearest(name, list(PRESETS))}")
+    return PRESETS[name]
+
+
+def preset_for(n_pairs: int) -> str:
+    """The preset that fits a corpus of this size when the user names none."""
+    return "tiny" if n_pairs < 60_000 else "small" if n_pairs < 600_000 else "base"
+
+
+def vocab_size_for(n_pairs: int) -> int:
+    """The vocabulary that fits a corpus of this size when the user names none; a large corpus has the paper's."""
+    return 4000 if n_pairs < 10_000 else 8000 if n_pairs < 200_000 else 16_000 if n_pairs < 2_000_000 else 37_000
+
+
+def configure(*layers: Overrides, start: RunConfig | None = None) -> RunConfig:
+    """`start` (by default the paper's base model) with fields replaced, later layers over earlier ones.
+
+    Values may be strings, as they come from a command line: they are read as the field's type.
+    """
+    values = flatten(start or RunConfig())
+    for layer in layers:
+        for name, value in layer.items():
+            if name not in values:
+                raise ConfigError(f"there is no setting '{name}'{_nearest(name, list(values))}")
+            values[name] = value
+    try:
+        return TypeAdapter(RunConfig).validate_python(_nest(values))
+    except ValidationError as error:
+        first = error.errors()[0]
+        name = ".".join(str(part) for part in first["loc"])
+        raise ConfigError(f"{name}={first['input']}: {first['msg']}") from None
+
+
+def flatten(config: RunConfig) -> dict[str, Any]:
+    """Every field by its dotted name."""
+    return _dotted(dataclasses.asdict(config))
+
+
+def parse_settings(settings: list[str]) -> Overrides:
+    """`["train.warmup=8000"]` as overrides."""
+    pairs = [setting.partition("=") for setting in settings]
+    for name, equals, _ in pairs:
+        if not equals:
+            raise ConfigError(f"--set takes field=value, for example train.warmup=8000; got '{name}'")
+    return {name.strip(): value.strip() for name, _, value in pairs}
+
+
+def read_toml(path: Path) -> Overrides:
+    """A run file (`[train]`, `warmup = 8000`) as overrides."""
+    try:
+        sections = tomllib.loads(path.read_text(encoding="utf-8"))
+    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+        raise ConfigError(f"cannot read the run file {path}: {error}") from None
+    loose = [name for name, fields in sections.items() if not isinstance(fields, dict)]
+    if loose:
+        raise ConfigError(f"{path}: '{loose[0]}' stands outside of a section such as [model] or [train]")
+    return _dotted(sections)
+
+
+def to_json(config: RunConfig) -> str:
+    return json.dumps({"format": FORMAT, **dataclasses.asdict(config)}, indent=2) + "\n"
+
+
+def from_json(text: str, origin: Path) -> RunConfig:
+    """A `config.json` read back; `origin` is named when it cannot be."""
+    try:
+        document = json.loads(text)
+    except json.JSONDecodeError as error:
+        raise UserError(f"{origin} is not JSON: {error}") from None
+    if not isinstance(document, dict) or not isinstance(document.get("format"), int):
+        raise UserError(f"{origin} is not a configuration of Multihead: it has no format number")
+    if document["format"] > FORMAT:
+        raise UserError(
+            f"{origin} has format {document['format']}, and this version reads up to {FORMAT}: update multihead"
+        )
+    sections = {name: fields for name, fields in document.items() if isinstance(fields, dict)}
+    try:
+        return configure(_dotted(sections))
+    except ConfigError as error:
+        raise UserError(f"{origin}: {error}") from None
+
+
+def _dotted(sections: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
+    return {f"{section}.{name}": value for section, fields in sections.items() for name, value in fields.items()}
+
+
+def _nest(values: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
+    sections: dict[str, dict[str, Any]] = {}
+    for dotted, value in values.items():
+        section, _, name = dotted.partition(".")
+        sections.setdefault(section, {})[name] = value
+    return sections
+
+
+def _nearest(name: str, known: list[str]) -> str:
+    near = difflib.get_close_matches(name, known, n=1, cutoff=0.5)
+    return f"; did you mean '{near[0]}'?" if near else f"; there are {', '.join(sorted(known))}"

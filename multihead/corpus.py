@@ -1,0 +1,333 @@
+"""A prepared corpus: a folder with the tokenizer and memory-mapped token shards, made from raw text by `prepare`.
+
+    corpus.json  tokenizer.json  train-00000.tokens.npy  train-00000.ends.npy  ...  valid-00000.tokens.npy  ...
+
+`tokens` holds source and target of every pair, one after the other; row i of `ends` says where its sides end.
+"""
+
+import contextlib
+import heapq
+import json
+import re
+import shutil
+from bisect import bisect_right
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import asdict, dataclass, field
+from itertools import accumulate
+from pathlib import Path
+from typing import Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+import multihead.grammar as grammar
+from multihead.config import DataConfig, Overrides, UserError, vocab_size_for
+from multihead.text import (
+    Pair,
+    RawPair,
+    Report,
+    chunks,
+    clean,
+    decode_pair,
+    file_size,
+    fingerprint,
+    read_lines,
+    read_pairs,
+)
+from multihead.tokenizer import SubwordTokenizer
+
+Ids = NDArray[np.unsignedinteger]
+Talk = Callable[[str], None]
+
+SHARD = 1_000_000  # pairs in one file
+LEARNING_SAMPLE = 1_000_000  # pairs that the tokenizer is learned from, spread evenly over the corpus
+HELD_OUT = 1000  # most pairs taken for validation when the user gives none
+HELD_OUT_SHARE = 20  # and at most one pair in so many
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ParallelText:
+    """Raw text to prepare; without `valid` a slice of `train` is held out."""
+
+    train: Iterable[RawPair]
+    valid: Iterable[RawPair] | None = None
+    sizes: list[int] = field(default_factory=list)  # of the files, to notice later that a run goes on with other text
+    description: str = ""
+
+
+def from_files(source: Path, target: Path, valid: tuple[Path, Path] | None = None) -> ParallelText:
+    """Files as they are named on the command line; a missing one is refused before anything is read."""
+    files = [source, target, *(valid or ())]
+    if [str(file) for file in files].count("-") > 1:
+        raise UserError("standard input (-) can stand for one file, not for two")
+    return ParallelText(
+        train=read_pairs(source, target),
+        valid=read_pairs(*valid) if valid else None,
+        sizes=[file_size(file) for file in files],
+    )
+
+
+def embedded() -> ParallelText:
+    """The corpus that the package makes by itself, for a machine with no data."""
+
+    def raw(pairs: list[Pair]) -> Iterator[RawPair]:
+        return ((source.encode(), target.encode()) for source, target in pairs)
+
+    return ParallelText(
+        train=raw(grammar.sentence_pairs("train")),
+        valid=raw(grammar.sentence_pairs("valid")),
+        description=grammar.DESCRIPTION,
+    )
+
+
+def languages_of(source: Path, target: Path) -> Overrides:
+    """What the files' names say of their languages: a.en.gz is English."""
+    found = [re.search(r"\.([a-z]{2,3})(?:\.gz)?$", path.name) for path in (source, target)]
+    codes = [match[1] if match and match[1] not in ("gz", "txt") else "" for match in found]
+    return {"data.source_lang": codes[0], "data.target_lang": codes[1]}
+
+
+EMBEDDED_LANGUAGES: Overrides = {"data.source_lang": "en", "data.target_lang": "de"}
+
+
+# Preparing
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Summary:
+    """`corpus.json`: what a prepared folder holds, and how it came about."""
+
+    source_lang: str
+    target_lang: str
+    tokenizer: str
+    vocab_size: int
+    max_length: int
+    train_pairs: int
+    valid_pairs: int
+    cleaning: dict[str, int]
+    file_sizes: list[int]
+    description: str
+
+
+def prepare(
+    text: ParallelText,
+    folder: Path,
+    config: DataConfig,
+    vocab_size: int | None = None,
+    talk: Talk = lambda line: None,
+) -> Summary:
+    """Clean `text`, learn the tokenizer and write `folder`, which appears whole or not at all."""
+    with _appearing_whole(folder) as aside:
+        report, spool = Report(), _Spool(aside / "clean.txt")
+        held_out = _SmallestFingerprints(HELD_OUT if text.valid is None else 0)
+        for chunk in clean(text.train, config, report):
+            spool.write(chunk)
+            held_out.add(source for source, _ in chunk)
+        if not report.kept:
+            raise UserError("; ".join(["nothing is left to train on", *report.lines()]))
+        tokenizer = _learn_tokenizer(spool, report.kept, config.tokenizer, vocab_size)
+        (aside / "tokenizer.json").write_text(tokenizer.to_json(), encoding="utf-8")
+        with (
+            ShardWriter(aside, "train", tokenizer.vocab_size) as train,
+            ShardWriter(aside, "valid", tokenizer.vocab_size) as valid,
+        ):
+            held_out_sources = held_out.at_most(max(1, report.kept // HELD_OUT_SHARE))
+            for source, ids in _encode(spool.read(), tokenizer, config.max_length, report):
+                (valid if fingerprint(source) in held_out_sources else train).add(*ids)
+            for _, ids in _encode(_readable(text.valid or ()), tokenizer, config.max_length, Report()):
+                valid.add(*ids)
+        spool.delete()
+        for line in report.lines():
+            talk(line)
+        summary = Summary(
+            source_lang=config.source_lang,
+            target_lang=config.target_lang,
+            tokenizer=config.tokenizer,
+            vocab_size=tokenizer.vocab_size,
+            max_length=config.max_length,
+            train_pairs=train.n_pairs,
+            valid_pairs=valid.n_pairs,
+            cleaning={"read": report.read, "kept": report.kept, **report.dropped},
+            file_sizes=text.sizes,
+            description=text.description,
+        )
+        _refuse_empty(summary)
+        (aside / "corpus.json").write_text(json.dumps(asdict(summary), indent=2) + "\n", encoding="utf-8")
+    talk(
+        f"{summary.train_pairs:,} pairs to train on, {summary.valid_pairs:,} to validate with, "
+        f"{summary.vocab_size:,} pieces in the vocabulary"
+    )
+    return summary
+
+
+def _refuse_empty(summary: Summary) -> None:
+    for n_pairs, purpose in ((summary.train_pairs, "train on"), (summary.valid_pairs, "validate with")):
+        if not n_pairs:
+            raise UserError(f"no pair is left to {purpose}: the text is too small, or every line is too long")
+
+
+@contextlib.contextmanager
+def _appearing_whole(folder: Path) -> Iterator[Path]:
+    """A folder to write into that gets its name when the work is done, and vanishes if the work fails."""
+    if folder.exists() and any(folder.iterdir()):
+        raise UserError(f"{folder} is there already and is not empty: choose another folder, or remove it")
+    aside = folder.with_name(f".{folder.name}.partial")
+    shutil.rmtree(aside, ignore_errors=True)
+    aside.mkdir(parents=True)
+    try:
+        yield aside
+        if folder.exists():
+            folder.rmdir()
+        aside.rename(folder)
+    finally:
+        shutil.rmtree(aside, ignore_errors=True)
+
+
+class _Spool:
+    """Cleaned pairs on disk, source and target on alternate lines: the raw text may be a pipe, and is read once."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._path.touch()
+
+    def write(self, pairs: Iterable[Pair]) -> None:
+        with self._path.open("ab") as file:
+            file.writelines(f"{source}\n{target}\n".encode() for source, target in pairs)
+
+    def read(self) -> Iterator[Pair]:
+        lines = (line.decode() for line in read_lines(self._path))
+        return zip(lines, lines, strict=True)
+
+    def delete(self) -> None:
+        self._path.unlink()
+
+
+class _SmallestFingerprints:
+    """The sources with the smallest fingerprints: a fair sample that depends on the text alone, not on its order.
+
+    Choosing sources, not pairs, keeps all translations of a sentence on one side of the split.
+    """
+
+    def __init__(self, most: int) -> None:
+        self._most = most
+        self._smallest: set[int] = set()
+        self._bound = 1 << 64
+
+    def add(self, sources: Iterable[str]) -> None:
+        self._smallest.update(value for value in map(fingerprint, sources) if value < self._bound)
+        if len(self._smallest) > self._most:
+            self._smallest = set(heapq.nsmallest(self._most, self._smallest))
+            self._bound = max(self._smallest, default=0)
+
+    def at_most(self, n_sources: int) -> set[int]:
+        return set(heapq.nsmallest(n_sources, self._smallest))
+
+
+def _learn_tokenizer(spool: _Spool, n_pairs: int, kind: str, vocab_size: int | None) -> SubwordTokenizer:
+    every = -(-n_pairs // LEARNING_SAMPLE)
+    texts = (side for at, pair in enumerate(spool.read()) if at % every == 0 for side in pair)
+    tokenizer = SubwordTokenizer.learn(texts, vocab_size or vocab_size_for(n_pairs), kind)
+    if vocab_size and tokenizer.vocab_size < vocab_size:
+        raise UserError(
+            f"this corpus gives a vocabulary of {tokenizer.vocab_size:,} pieces, not {vocab_size:,}: "
+            f"ask for {tokenizer.vocab_size} or fewer, or name no size and it will be chosen"
+        )
+    return tokenizer
+
+
+def _readable(pairs: Iterable[RawPair]) -> Iterator[Pair]:
+    return (pair for pair, broken in (decode_pair(*raw) for raw in pairs) if not broken)
+
+
+def _encode(
+    pairs: Iterable[Pair], tokenizer: SubwordTokenizer, max_length: int, report: Report
+) -> Iterator[tuple[str, tuple[list[int], list[int]]]]:
+    """Each source text with the ids of its pair; pairs with a side of over `max_length` tokens are left out."""
+    for chunk in chunks(pairs):
+        texts = [side for pair in chunk for side in pair]
+        encoded = iter(tokenizer.encode_batch(texts))
+        for (source, _), *ids in zip(chunk, encoded, encoded, strict=True):
+            if max(map(len, ids)) <= max_length:
+                yield source, (ids[0], ids[1])
+            else:
+                report.dropped["too_long"] += 1
+                report.kept -= 1
+
+
+# Shards
+
+
+class ShardWriter:
+    """Writes pairs of ids, SHARD of them to a file."""
+
+    def __init__(self, folder: Path, split: str, vocab_size: int) -> None:
+        self._prefix = f"{folder / split}-"
+        self._dtype = np.uint16 if vocab_size <= 1 << 16 else np.uint32
+        self._n_shards = 0
+        self.n_pairs = 0
+        self._clear()
+
+    def _clear(self) -> None:
+        self._parts: list[Ids] = []
+        self._ends: list[tuple[int, int]] = []
+        self._n_tokens = 0
+
+    def add(self, source: list[int], target: list[int]) -> None:
+        self._parts.append(np.array(source + target, dtype=self._dtype))
+        source_end = self._n_tokens + len(source)
+        self._n_tokens = source_end + len(target)
+        self._ends.append((source_end, self._n_tokens))
+        self.n_pairs += 1
+        if len(self._ends) == SHARD:
+            self._flush()
+
+    def _flush(self) -> None:
+        if not self._ends:
+            return
+        np.save(f"{self._prefix}{self._n_shards:05}.tokens.npy", np.concatenate(self._parts))
+        np.save(f"{self._prefix}{self._n_shards:05}.ends.npy", np.array(self._ends, dtype=np.int64))
+        self._n_shards += 1
+        self._clear()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: object, *_: object) -> None:
+        if kind is None:
+            self._flush()
+
+
+class Shards:
+    """The pairs of one split, memory-mapped: `shards[i]` is pair i as (source ids, target ids)."""
+
+    def __init__(self, folder: Path, split: str) -> None:
+        names = sorted(folder.glob(f"{split}-*.ends.npy"))
+        self._ends = [np.load(name, mmap_mode="r") for name in names]
+        self._tokens = [np.load(str(name).replace(".ends.", ".tokens."), mmap_mode="r") for name in names]
+        self._starts = list(accumulate((len(ends) for ends in self._ends), initial=0))
+
+    def __len__(self) -> int:
+        return self._starts[-1]
+
+    def __getitem__(self, pair: int) -> tuple[Ids, Ids]:
+        shard = bisect_right(self._starts, pair) - 1
+        row = pair - self._starts[shard]
+        ends, tokens = self._ends[shard], self._tokens[shard]
+        start = ends[row - 1, 1] if row else 0
+        return tokens[start : ends[row, 0]], tokens[ends[row, 0] : ends[row, 1]]
+
+    def lengths(self) -> NDArray[np.int32]:
+        """Tokens of source and of target for every pair, without control symbols: N 2."""
+        found = [np.diff(ends.ravel(), prepend=0).reshape(-1, 2).astype(np.int32) for ends in self._ends]
+        return np.concatenate(found) if found else np.zeros((0, 2), dtype=np.int32)
+
+
+def read_summary(folder: Path) -> Summary:
+    """What is in a prepared folder, or in words why it is none."""
+    path = folder / "corpus.json"
+    try:
+        return Summary(**json.loads(path.read_text(encoding="utf-8")))
+    except FileNotFoundError:
+        raise UserError(f"{folder} is not a prepared corpus: make one with `multihead prepare`") from None
+    except (OSError, ValueError, TypeError) as error:
+        raise UserError(f"cannot read {path}: {error}") from None

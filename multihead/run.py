@@ -1,0 +1,308 @@
+"""A training run: from raw text to a published model, saved on the way, and taken up again where it stopped.
+
+DIR/config.json  data/  checkpoints/step-N/  log.jsonl  tensorboard/  training.png, and in the end
+DIR/model.safetensors  tokenizer.json: the average of the last checkpoints, or the best one if that is better
+"""
+
+import contextlib
+import math
+import signal
+import threading
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from filelock import FileLock, Timeout
+from rich.console import Console
+
+from multihead import checkpoint, config, corpus
+from multihead.config import ConfigError, Overrides, RunConfig, UserError, configure
+from multihead.corpus import ParallelText, Summary, Talk
+from multihead.journal import Journal, plain_talk
+from multihead.model import count_parameters
+from multihead.tokenizer import SubwordTokenizer
+from multihead.trainer import Meter, Trainer, learning_rate
+
+MAX_SKIPPED = 10  # steps in a row without a usable gradient, after which a run is stopped
+N_EXAMPLES = 4  # validation sentences shown at the end
+MODEL_VOCAB = "model.vocab_size"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Request:
+    """What a user asks for. Without `source` and `data` the embedded corpus is taken."""
+
+    output: Path
+    source: Path | None = None
+    target: Path | None = None
+    valid_source: Path | None = None
+    valid_target: Path | None = None
+    data: Path | None = None  # a corpus that `multihead prepare` made
+    preset: str | None = None
+    settings: Overrides = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        for one, other in (("source", "target"), ("valid_source", "valid_target")):
+            if (getattr(self, one) is None) != (getattr(self, other) is None):
+                raise ConfigError(f"--{one} and --{other} go together".replace("_", "-"))
+        if self.data and (self.source or self.valid_source):
+            raise ConfigError("--data is a corpus that is prepared already: it takes no --source or --valid-source")
+        if self.valid_source and not self.source:
+            raise ConfigError("--valid-source needs --source")
+
+    def text(self) -> ParallelText:
+        if self.source and self.target:
+            valid = (self.valid_source, self.valid_target) if self.valid_source and self.valid_target else None
+            return corpus.from_files(self.source, self.target, valid)
+        return corpus.embedded()
+
+    def languages(self) -> Overrides:
+        if not self.source or not self.target:
+            return corpus.EMBEDDED_LANGUAGES
+        return corpus.languages_of(self.source, self.target)
+
+
+def train(request: Request, console: Console | None = None) -> Path:
+    """Train into `request.output` and return it; called again, go on where the run stopped."""
+    started = time.monotonic()
+    console = console or Console(stderr=True)
+    talk = plain_talk(console)
+    with _only_writer(request.output):
+        run_config, data = _take_up(request) or _begin(request, talk)
+        tokenizer = SubwordTokenizer.load(data / "tokenizer.json")
+        trainer = Trainer(run_config, data, tokenizer)
+        trainer.state.seconds = time.monotonic() - started
+        checkpoints = request.output / "checkpoints"
+        checkpoint.sweep(checkpoints)
+        if saved := checkpoint.latest(checkpoints, talk):
+            trainer.restore(saved, checkpoints)
+            talk(f"going on from step {trainer.state.step:,}")
+        talk(
+            f"{count_parameters(trainer.model) / 1e6:.1f} million parameters, {len(trainer.train_shards):,} pairs, "
+            f"batches of {run_config.data.batch_tokens:,} tokens, {trainer.device.type}"
+        )
+        with Journal(request.output, console, after_step=trainer.state.step) as journal:
+            reason = Run(trainer, journal, request.output).until_finished()
+            journal.say(f"stopped at step {trainer.state.step:,}: {reason}")
+    return request.output
+
+
+@contextlib.contextmanager
+def _only_writer(output: Path) -> Iterator[None]:
+    """Hold a run's folder for this process; the lock ends with the process, however that ends."""
+    try:
+        output.mkdir(parents=True, exist_ok=True)
+        with FileLock(output / ".lock", timeout=0):
+            yield
+    except Timeout:
+        raise UserError(f"another process is training into {output}: wait for it, or choose another folder") from None
+
+
+# Configuration and text
+
+
+def _take_up(request: Request) -> tuple[RunConfig, Path] | None:
+    """The configuration and corpus of a run that is there already; what makes it another run is refused."""
+    data = request.output / "data"
+    if not (request.output / "config.json").exists():
+        return None
+    stored = checkpoint.read_config(request.output)
+    asked = configure(config.preset(request.preset) if request.preset else {}, request.settings, start=stored)
+    was, now = config.flatten(stored), config.flatten(asked)
+    for name in was:
+        if was[name] != now[name] and name not in config.CHANGEABLE:
+            raise ConfigError(
+                f"the run in {request.output} has {name}={was[name]}, not {now[name]}: choose another --output"
+            )
+    summary = corpus.read_summary(data)
+    if request.source and summary.file_sizes != request.text().sizes:
+        raise UserError(f"the run in {request.output} was begun with other text: choose another --output")
+    checkpoint.save_config(request.output, asked)
+    return asked, data
+
+
+def _begin(request: Request, talk: Talk) -> tuple[RunConfig, Path]:
+    """Prepare the text, and settle what was left open: the preset and the size of the vocabulary."""
+    asked = configure(
+        config.preset(request.preset) if request.preset else {}, request.languages(), request.settings
+    )  # refuse a wrong setting before an hour is spent on the text
+    data = request.output / "data"
+    if request.data:
+        summary = corpus.read_summary(request.data)
+        if not data.exists():
+            data.symlink_to(request.data.resolve(), target_is_directory=True)
+    else:
+        summary = _prepare(request, asked, data, talk)
+    name = request.preset or config.preset_for(summary.train_pairs)
+    if not request.preset:
+        talk(f"preset {name}, which fits {summary.train_pairs:,} pairs (--preset sets another)")
+    settled = {
+        MODEL_VOCAB: summary.vocab_size,
+        "data.tokenizer": summary.tokenizer,
+        "data.max_length": summary.max_length,
+    }
+    languages = {"data.source_lang": summary.source_lang, "data.target_lang": summary.target_lang}
+    final = configure(config.preset(name), languages, request.settings, settled)
+    checkpoint.save_config(request.output, final)
+    return final, data
+
+
+def _prepare(request: Request, asked: RunConfig, data: Path, talk: Talk) -> Summary:
+    text = request.text()
+    if text.description:
+        talk(text.description)
+    if (data / "corpus.json").exists():  # the run was cut off between preparing and training
+        summary = corpus.read_summary(data)
+        if (summary.file_sizes, summary.tokenizer) == (text.sizes, asked.data.tokenizer):
+            return summary
+    vocab_size = asked.model.vocab_size if MODEL_VOCAB in request.settings else None
+    return corpus.prepare(text, data, asked.data, vocab_size, talk)
+
+
+# The loop
+
+
+class Run:
+    """A trainer, told when to log, validate, save and stop."""
+
+    def __init__(self, trainer: Trainer, journal: Journal, output: Path) -> None:
+        self.trainer, self.journal, self.output = trainer, journal, output
+        self.config = trainer.config.train
+        self.checkpoints = output / "checkpoints"
+        self._started = time.monotonic() - trainer.state.seconds
+        self._first_step, self._first_seconds = trainer.state.step, trainer.state.seconds
+        self._saved_at = time.monotonic()
+        self._validated_step = -1
+
+    def until_finished(self) -> str:
+        """Train until the run is complete or a signal asks to leave; returns why it stopped."""
+        self.trainer.meter = Meter()
+        with _signals() as asked_to_stop:
+            while not (reason := self._complete()):
+                if asked_to_stop:
+                    self._save()
+                    return f"{asked_to_stop[0]}; run the same command again to go on"
+                self._step()
+        if checkpoint.published_step(self.output) == self.trainer.state.step:
+            return f"{reason}; raise --steps or --minutes to go on"
+        if self._validated_step != self.trainer.state.step:
+            self._validate()
+        self._save()
+        self._publish()
+        return reason
+
+    def _complete(self) -> str:
+        """Why the run is complete, or nothing."""
+        state = self.trainer.state
+        if state.step >= self.config.steps:
+            return f"all {self.config.steps:,} steps are done"
+        if self.config.minutes and state.seconds >= 60 * self.config.minutes:
+            return f"{self.config.minutes:g} minutes are over"
+        if self.config.patience and state.stale >= self.config.patience:
+            return f"no better validation loss than at step {state.best_step:,}"
+        return ""
+
+    def _step(self) -> None:
+        trainer, state = self.trainer, self.trainer.state
+        trainer.step()
+        state.seconds = time.monotonic() - self._started
+        if trainer.skipped_in_a_row >= MAX_SKIPPED:
+            raise UserError(
+                f"the gradient was infinite or undefined for {MAX_SKIPPED} steps in a row, up to step {state.step:,}: "
+                "lower train.lr_scale, lengthen train.warmup or set train.clip_norm, and start anew"
+            )
+        self.journal.progress(state.step, self._share())
+        if state.step % self.config.log_every == 0:
+            self._log()
+        better = state.step % self.config.validate_every == 0 and self._validate()
+        late = time.monotonic() - self._saved_at > 60 * self.config.save_minutes
+        if better or late or state.step % self.config.save_every == 0:
+            self._save()
+
+    def _share(self) -> float:
+        """How much of the run is done, by whichever limit is nearer."""
+        state = self.trainer.state
+        by_time = state.seconds / (60 * self.config.minutes) if self.config.minutes else 0.0
+        return max(state.step / self.config.steps, by_time)
+
+    def _seconds_left(self) -> float:
+        state = self.trainer.state
+        pace = (state.seconds - self._first_seconds) / max(1, state.step - self._first_step)
+        by_steps = pace * (self.config.steps - state.step)
+        by_time = 60 * self.config.minutes - state.seconds if self.config.minutes else math.inf
+        return max(0.0, min(by_steps, by_time))
+
+    def _log(self) -> None:
+        trainer = self.trainer
+        rate = learning_rate(trainer.state.step, trainer.config.model.d_model, self.config)
+        figures = {**trainer.meter.figures(), "learning_rate": rate, "skipped": trainer.state.skipped}
+        self.journal.record(trainer.state.step, figures, self._seconds_left())
+        trainer.meter = Meter()
+
+    def _validate(self) -> bool:
+        """Validate and say so; True if it is the best so far."""
+        began = time.perf_counter()
+        figures = self.trainer.validate()
+        self.journal.record(self.trainer.state.step, figures)
+        self.journal.draw()
+        self._validated_step = self.trainer.state.step
+        self.trainer.meter.since += time.perf_counter() - began  # validation is not training speed
+        return self.trainer.note_validation(figures["valid_loss"])
+
+    def _save(self) -> None:
+        state = self.trainer.state
+        began = time.perf_counter()
+        if state.step not in checkpoint.saved_steps(self.checkpoints) or self._complete():
+            checkpoint.save(self.checkpoints, self.trainer.checkpoint())
+        regular = self._regular_steps()[-self.config.keep :]
+        checkpoint.prune(self.checkpoints, {*regular, state.best_step, state.step})
+        self._saved_at = time.monotonic()
+        self.trainer.meter.since += time.perf_counter() - began
+
+    def _regular_steps(self) -> list[int]:
+        """Checkpoints that the schedule alone accounts for, so that an interruption does not change the average."""
+        steps = checkpoint.saved_steps(self.checkpoints)
+        return [step for step in steps if step % self.config.save_every == 0 or step == self.trainer.state.step]
+
+    def _publish(self) -> None:
+        """§6.1: average the last checkpoints; if one alone did better in validation, publish that one."""
+        trainer, state = self.trainer, self.trainer.state
+        steps = self._regular_steps()[-self.config.average :]
+        weights = checkpoint.average([self.checkpoints / f"step-{step}" for step in steps])
+        checkpoint.load_weights(trainer.model, weights, self.checkpoints)
+        loss = trainer.validation_loss()
+        chosen = f"the average of {len(steps)} checkpoints"
+        if state.best_loss is not None and state.best_loss < loss:
+            best = self.checkpoints / f"step-{state.best_step}"
+            weights, chosen = checkpoint.average([best]), f"step {state.best_step:,}"
+            checkpoint.load_weights(trainer.model, weights, best)
+        figures = trainer.validate()
+        checkpoint.save_model(self.output, weights, trainer.config, trainer.tokenizer.to_json(), state.step)
+        self.journal.draw()
+        self.journal.say(f"published {chosen}:")
+        self.journal.record(state.step, {**figures, "published": 1.0})
+        for source, translation, reference in trainer.translate_validation(N_EXAMPLES):
+            self.journal.say(f"  source       {source}\n  translation  {translation}\n  reference    {reference}\n")
+
+
+@contextlib.contextmanager
+def _signals() -> Iterator[list[str]]:
+    """SIGTERM and Ctrl-C fill the list instead of ending the process; a second one ends it."""
+    received: list[str] = []
+    if threading.current_thread() is not threading.main_thread():
+        yield received  # signals reach the main thread only
+        return
+    before = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT)}
+
+    def remember(number: int, _: object) -> None:
+        received.append(f"asked to stop ({signal.Signals(number).name})")
+        signal.signal(number, before[signal.Signals(number)])
+
+    for number in before:
+        signal.signal(number, remember)
+    try:
+        yield received
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)

@@ -1,0 +1,173 @@
+"""Text to ids and back, on the `tokenizers` library: one vocabulary for both languages (§5.1), lossless for any text.
+
+Text is cut into words, each with the space before it, and every word into pieces of bytes; so `decode(encode(s)) == s`
+whatever is in s, and no piece is ever unknown.
+"""
+
+import json
+import random
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+from tokenizers import Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers, trainers
+
+from multihead.config import UserError
+
+PAD_ID, UNK_ID, BOS_ID, EOS_ID = range(4)
+SPECIAL_TOKENS = ["<pad>", "<unk>", "<s>", "</s>"]  # in the order of the ids above
+
+# A word keeps its accents, vowel signs and inner apostrophes (\p{M} matters in Hindi, Thai, Arabic, ...), digits stand
+# alone so that numbers are copied digit by digit, and punctuation stands apart from words.
+_LETTERS = r"[\p{L}\p{M}]+"
+_WORDS = rf" ?{_LETTERS}(?:['\u2019]{_LETTERS})*| ?\p{{N}}| ?[^\s\p{{L}}\p{{M}}\p{{N}}]+|\s+(?!\S)|\s+"
+_SPACE = "Ġ"  # how a space at the start of a piece is written in a byte-level vocabulary
+
+
+class SubwordTokenizer:
+    """A vocabulary of subwords, learned by `learn` and kept as a `tokenizer.json` of the `tokenizers` library."""
+
+    def __init__(self, backend: Tokenizer) -> None:
+        # Not stored in tokenizer.json: without it "</s>" in a user's text would become the end symbol.
+        backend.encode_special_tokens = True
+        self._backend = backend
+        self._resegmenter: _Resegmenter | None = None
+
+    @property
+    def vocab_size(self) -> int:
+        size: int = self._backend.get_vocab_size()
+        return size
+
+    def encode(self, text: str) -> list[int]:
+        ids: list[int] = self._backend.encode(text).ids
+        return ids
+
+    def encode_batch(self, texts: Sequence[str]) -> list[list[int]]:
+        return [encoding.ids for encoding in self._backend.encode_batch_fast(list(texts))]
+
+    def decode(self, ids: Sequence[int]) -> str:
+        """The text of these ids; control symbols have none."""
+        text: str = self._backend.decode([id for id in ids if id >= len(SPECIAL_TOKENS)], skip_special_tokens=False)
+        return text
+
+    def tokens(self, ids: Sequence[int]) -> list[str]:
+        """Each id as its piece in the vocabulary."""
+        return [self._backend.id_to_token(id) or "" for id in ids]
+
+    def resegment(self, ids: Sequence[int], dropout: float, rng: random.Random) -> list[int]:
+        """The same text in other pieces: BPE-dropout (Provilkov et al., 2020), a function of `rng` alone."""
+        if self._resegmenter is None:
+            self._resegmenter = _Resegmenter(self._backend)
+        return self._resegmenter(ids, dropout, rng)
+
+    def to_json(self) -> str:
+        """The content of tokenizer.json."""
+        return self._backend.to_str(pretty=True)
+
+    @classmethod
+    def load(cls, path: Path) -> "SubwordTokenizer":
+        try:
+            backend = Tokenizer.from_file(str(path))
+        except Exception as error:  # the library raises nothing narrower
+            raise UserError(f"cannot read the tokenizer {path}: {error}") from None
+        if [backend.id_to_token(id) for id in range(len(SPECIAL_TOKENS))] != SPECIAL_TOKENS:
+            raise UserError(f"{path} is not a tokenizer of Multihead: its first pieces are not {SPECIAL_TOKENS}")
+        return cls(backend)
+
+    @classmethod
+    def learn(cls, texts: Iterable[str], vocab_size: int, kind: str = "bpe") -> "SubwordTokenizer":
+        """Learn at most `vocab_size` pieces; a small text may give fewer."""
+        least = len(SPECIAL_TOKENS) + len(_ALPHABET)
+        if vocab_size < least:
+            raise UserError(
+                f"a vocabulary needs at least {least} entries (256 bytes, control symbols), got {vocab_size}"
+            )
+        model, trainer = _KINDS[kind](vocab_size)
+        backend = Tokenizer(model)
+        # Every word begins with a space, the first one too, so that a word has one form wherever it stands.
+        backend.normalizer = normalizers.Prepend(" ")
+        backend.pre_tokenizer = pre_tokenizers.Sequence(
+            [
+                pre_tokenizers.Split(Regex(_WORDS), "isolated"),
+                pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False),
+            ]
+        )
+        backend.decoder = decoders.Sequence([decoders.ByteLevel(), decoders.Strip(" ", 1, 0)])
+        backend.train_from_iterator(texts, trainer)
+        return cls(backend)
+
+
+_ALPHABET = sorted(pre_tokenizers.ByteLevel.alphabet())
+
+
+def _bpe(vocab_size: int) -> tuple[Any, Any]:
+    return models.BPE(), trainers.BpeTrainer(
+        vocab_size=vocab_size, special_tokens=SPECIAL_TOKENS, initial_alphabet=_ALPHABET, show_progress=False
+    )
+
+
+def _wordpiece(vocab_size: int) -> tuple[Any, Any]:
+    # As in GNMT, the start of a word is marked (by its space) and what continues it is not.
+    return models.WordPiece(unk_token="<unk>", max_input_chars_per_word=1_000_000), trainers.WordPieceTrainer(
+        vocab_size=vocab_size,
+        special_tokens=SPECIAL_TOKENS,
+        initial_alphabet=_ALPHABET,
+        continuing_subword_prefix="",
+        show_progress=False,
+    )
+
+
+_KINDS = {"bpe": _bpe, "wordpiece": _wordpiece}
+
+
+class _Resegmenter:
+    """BPE with merges left out at random.
+
+    The library has this too, but draws from a generator that cannot be seeded, and a resumed run must see what an
+    uninterrupted one sees.
+    """
+
+    def __init__(self, backend: Tokenizer) -> None:
+        pieces: dict[str, int] = backend.get_vocab()
+        self._merges: dict[tuple[int, int], tuple[int, int]] = {}  # pair of ids -> (rank, id of the merged piece)
+        for rank, (left, right) in enumerate(_read_merges(backend)):
+            self._merges[pieces[left], pieces[right]] = (rank, pieces[left + right])
+        self._bytes = {
+            id: [pieces[byte] for byte in piece] for piece, id in pieces.items() if id >= len(SPECIAL_TOKENS)
+        }
+        self._begins_word = {id for piece, id in pieces.items() if piece.startswith(_SPACE)}
+
+    def __call__(self, ids: Sequence[int], dropout: float, rng: random.Random) -> list[int]:
+        result: list[int] = []
+        for word in self._words(ids):
+            result += self._merge(word, dropout, rng)
+        return result
+
+    def _words(self, ids: Sequence[int]) -> Iterator[list[int]]:
+        """The bytes of each word; merges never reach over the space that begins the next."""
+        word: list[int] = []
+        for id in ids:
+            if id in self._begins_word and word:
+                yield word
+                word = []
+            word += self._bytes[id]
+        yield word
+
+    def _merge(self, word: list[int], dropout: float, rng: random.Random) -> list[int]:
+        merges = self._merges
+        while True:
+            candidates = [
+                (*merges[pair], at)
+                for at, pair in enumerate(pairwise(word))
+                if pair in merges and rng.random() >= dropout
+            ]
+            if not candidates:
+                return word
+            _, merged, at = min(candidates)
+            word[at : at + 2] = [merged]
+
+
+def _read_merges(backend: Tokenizer) -> list[tuple[str, str]]:
+    """The merges in the order they were learned, which the library shows in its JSON only."""
+    return [(left, right) for left, right in json.loads(backend.to_str())["model"]["merges"]]

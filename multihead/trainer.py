@@ -1,0 +1,206 @@
+"""Training (§5): the schedule, the loss, one step, validation.
+
+A run is a function of its configuration and its text: batches depend on (seed, epoch), dropout on (seed, step). So a
+run that was cut off goes on exactly as if nothing had happened.
+"""
+
+import math
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from multihead import batches, checkpoint, corpus
+from multihead.checkpoint import Checkpoint, TrainState
+from multihead.config import RunConfig, TrainConfig
+from multihead.evaluate import bleu
+from multihead.journal import Figures
+from multihead.model import Transformer
+from multihead.search import greedy
+from multihead.tokenizer import PAD_ID, SubwordTokenizer
+
+
+def learning_rate(step: int, d_model: int, config: TrainConfig) -> float:
+    """§5.3, eq. (3): up in a straight line for `warmup` steps, then down with the square root of the step."""
+    rate: float = d_model**-0.5 * min(step**-0.5, step * config.warmup**-1.5)
+    return config.lr_scale * rate
+
+
+def smoothed_loss(logits: Tensor, target: Tensor, smoothing: float) -> tuple[Tensor, Tensor]:
+    """§5.4: cross-entropy against (1 - ε) · one-hot + ε · uniform, and the plain one; both summed over tokens.
+
+    ε is spread over the whole vocabulary, as in the work that §5.4 cites (Szegedy et al., 2015).
+    """
+    real = target != PAD_ID
+    log_probs = F.log_softmax(logits[real].float(), dim=-1)  # tokens V
+    plain = F.nll_loss(log_probs, target[real], reduction="sum")
+    uniform = -log_probs.mean(dim=-1).sum()
+    return (1 - smoothing) * plain + smoothing * uniform, plain.detach()
+
+
+def pick_device() -> torch.device:
+    return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+
+
+def pick_precision(choice: str, device: torch.device) -> torch.dtype:
+    """bfloat16 where a GPU has it; on CPUs it would be slower, not faster."""
+    if choice == "auto":
+        fits = device.type == "cuda" and torch.cuda.is_bf16_supported()
+        return torch.bfloat16 if fits else torch.float32
+    return torch.bfloat16 if choice == "bfloat16" else torch.float32
+
+
+@dataclass(slots=True)
+class Meter:
+    """Sums over the steps since the last line of the log."""
+
+    loss: float = 0.0
+    plain_loss: float = 0.0
+    n_tokens: int = 0
+    since: float = field(default_factory=time.perf_counter)
+
+    def figures(self) -> Figures:
+        seconds = time.perf_counter() - self.since
+        tokens = max(self.n_tokens, 1)
+        return {
+            "loss": self.loss / tokens,
+            "perplexity": math.exp(min(self.plain_loss / tokens, 700)),
+            "tokens_per_second": self.n_tokens / seconds,
+        }
+
+
+class Trainer:
+    """A model with its optimiser, its stream of batches and its state; one step at a time."""
+
+    def __init__(self, config: RunConfig, data: Path, tokenizer: SubwordTokenizer) -> None:
+        self.config, self.tokenizer = config, tokenizer
+        self.train_shards, self.valid_shards = corpus.Shards(data, "train"), corpus.Shards(data, "valid")
+        self.device = pick_device()
+        self.precision = pick_precision(config.train.precision, self.device)
+        torch.manual_seed(config.train.seed)
+        self.model = Transformer(config.model).to(self.device)
+        self.forward = torch.compile(self.model, dynamic=True) if config.train.compile else self.model
+        train = config.train
+        self.optimizer = torch.optim.Adam(
+            self.model.parameters(), lr=0.0, betas=(train.beta1, train.beta2), eps=train.eps, fused=True
+        )
+        self.state = TrainState()
+        self.meter = Meter()
+        self.skipped_in_a_row = 0
+        self._stream = self._open_stream()
+
+    def _open_stream(self) -> Iterator[tuple[batches.Batch, batches.Cursor]]:
+        data = self.config.data
+        augment = batches.bpe_dropout(self.tokenizer, data.bpe_dropout, data.max_length) if data.bpe_dropout else None
+        return batches.stream(self.train_shards, data.batch_tokens, self.config.train.seed, self.state.cursor, augment)
+
+    def step(self) -> None:
+        """One update of the weights (§5.3), from one or several batches."""
+        train, step = self.config.train, self.state.step + 1
+        taken = [next(self._stream) for _ in range(train.accumulate)]
+        n_tokens = sum(batch.n_tokens for batch, _ in taken)
+        self.model.train()
+        for part, (batch, _) in enumerate(taken):
+            torch.manual_seed(_dropout_seed(train.seed, step, part))
+            self._backward(batch.to(self.device), n_tokens)
+        usable = self._gradient_is_usable()
+        if usable:
+            for group in self.optimizer.param_groups:
+                group["lr"] = learning_rate(step, self.config.model.d_model, train)
+            self.optimizer.step()
+        self.optimizer.zero_grad(set_to_none=True)
+        self.skipped_in_a_row = 0 if usable else self.skipped_in_a_row + 1
+        self.meter.n_tokens += n_tokens
+        self.state.step = step
+        self.state.cursor = taken[-1][1]
+        self.state.tokens_seen += n_tokens
+        self.state.skipped += not usable
+
+    def _backward(self, batch: batches.Batch, n_tokens: int) -> None:
+        """Add a batch's gradient; dividing by the tokens of the whole step makes accumulation change only speed."""
+        with torch.autocast(self.device.type, self.precision, enabled=self.precision != torch.float32):
+            logits = self.forward(batch.source, batch.target_in)
+        loss, plain = smoothed_loss(logits, batch.target_out, self.config.train.label_smoothing)
+        (loss / n_tokens).backward()  # type: ignore[no-untyped-call]  # torch does not type it
+        self.meter.loss += float(loss.detach())
+        self.meter.plain_loss += float(plain)
+
+    def _gradient_is_usable(self) -> bool:
+        clip = self.config.train.clip_norm or math.inf
+        norm = torch.nn.utils.clip_grad_norm_(self.model.parameters(), clip)
+        return bool(torch.isfinite(norm))
+
+    @torch.inference_mode()
+    def validation_loss(self) -> float:
+        """Nats a token on the validation pairs, without smoothing or dropout."""
+        self.model.eval()
+        total, n_tokens = 0.0, 0
+        for _, batch in batches.in_order(self.valid_shards, self.config.data.batch_tokens):
+            on_device = batch.to(self.device)
+            logits = self.model(on_device.source, on_device.target_in)
+            total += float(smoothed_loss(logits, on_device.target_out, 0.0)[1])
+            n_tokens += batch.n_tokens
+        return total / n_tokens
+
+    def translate_validation(self, most: int) -> list[tuple[str, str, str]]:
+        """(source, translation, reference) of the first validation pairs, decoded greedily."""
+        self.model.eval()
+        found: list[tuple[int, tuple[str, str, str]]] = []
+        for pairs, batch in batches.in_order(self.valid_shards, self.config.data.batch_tokens, most):
+            outputs = greedy(self.model, batch.source.to(self.device))
+            for pair, output in zip(pairs.tolist(), outputs, strict=True):
+                source, reference = (self.tokenizer.decode(ids.tolist()) for ids in self.valid_shards[pair])
+                found.append((pair, (source, self.tokenizer.decode(output), reference)))
+        return [texts for _, texts in sorted(found)]
+
+    def validate(self) -> Figures:
+        """Loss, perplexity and BLEU on the validation pairs."""
+        loss = self.validation_loss()
+        figures = {"valid_loss": loss, "valid_perplexity": math.exp(min(loss, 700))}
+        if most := self.config.train.bleu_sentences:
+            _, translations, references = zip(*self.translate_validation(most), strict=True)
+            figures["valid_bleu"] = bleu(translations, references, self.config.data.target_lang)
+        return figures
+
+    def note_validation(self, loss: float) -> bool:
+        """Remember whether this was the best; True if it was."""
+        state = self.state
+        best = state.best_loss is None or loss < state.best_loss
+        state.stale = 0 if best else state.stale + 1
+        if best:
+            state.best_loss, state.best_step = loss, state.step
+        return best
+
+    def checkpoint(self) -> Checkpoint:
+        moments = {
+            f"{kind}.{name}": self.optimizer.state[parameter][kind]
+            for name, parameter in self.model.named_parameters()
+            for kind in self.optimizer.state[parameter]
+        }
+        return Checkpoint(
+            weights=checkpoint.weights_of(self.model),
+            optimizer=moments,
+            state=self.state,
+            config=self.config,
+            tokenizer_json=self.tokenizer.to_json(),
+        )
+
+    def restore(self, saved: Checkpoint, origin: Path) -> None:
+        """Go on from a checkpoint."""
+        checkpoint.load_weights(self.model, saved.weights, origin)
+        moments: dict[int, dict[str, Tensor]] = {}
+        for at, (name, _) in enumerate(self.model.named_parameters()):
+            kinds = ("step", "exp_avg", "exp_avg_sq")
+            moments[at] = {kind: saved.optimizer[f"{kind}.{name}"] for kind in kinds if saved.optimizer}
+        self.optimizer.load_state_dict({**self.optimizer.state_dict(), "state": moments if saved.optimizer else {}})
+        self.state = saved.state
+        self._stream = self._open_stream()
+
+
+def _dropout_seed(seed: int, step: int, part: int) -> int:
+    return int(np.random.SeedSequence([seed, step, part]).generate_state(1, np.uint64)[0] >> 1)
