@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 # Two test processes with one thread each: more threads than cores would only wait for each other.
 PYTEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --dist loadgroup
 
-.PHONY: demo test test-all check
+.PHONY: demo test test-all check docs
 
 $(VENV)/installed: pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
@@ -29,3 +29,6 @@ check: $(VENV)/installed  ## before a commit: format, lint, types, fast tests
 	$(BIN)/ruff check --fix --quiet .
 	$(BIN)/mypy
 	$(PYTEST) -m "not slow" --quiet
+
+docs: $(VENV)/installed  ## write the pages that repeat what the code says
+	$(BIN)/python -m docs.generate

@@ -1,5 +1,6 @@
 """Batches of like length under a budget of tokens (§5.1), in an order that is a function of (seed, epoch)."""
 
+import math
 import random
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -11,6 +12,8 @@ from torch import Tensor
 
 from multihead.corpus import Ids, Shards
 from multihead.tokenizer import BOS_ID, EOS_ID, PAD_ID, SubwordTokenizer
+
+FULL_ENOUGH = 0.9  # of the largest batch that fits; what is smaller may have less padding
 
 Pairs = NDArray[np.int64]  # indices of the pairs of one batch
 Augment = Callable[[list[tuple[Ids, Ids]], random.Random], list[tuple[Ids, Ids]]]
@@ -46,20 +49,28 @@ def plan(lengths: NDArray[np.int32], batch_tokens: int, seed: int, epoch: int) -
     """The batches of an epoch: every pair once, no side of a batch over `batch_tokens`, padding counted."""
     rng = np.random.default_rng([seed, epoch])
     order = rng.permutation(len(lengths))
-    source, target = lengths[order, 0], lengths[order, 1]
-    # Along the target's length, with the source's length now rising, now falling, so that it never jumps.
-    order = order[np.lexsort((np.where(target % 2, source, -source), target))]
-    batches = list(_cut(order, lengths[order] + 1, batch_tokens))  # + 1 for the end symbol
+    batches = list(_cut(order[_along_length(lengths[order])], lengths, batch_tokens))
     return [batches[at] for at in rng.permutation(len(batches))]
 
 
+def _along_length(lengths: NDArray[np.int32]) -> Pairs:
+    """Pairs by their longer side, which fills the budget; then by the difference, now rising, now falling."""
+    longer, difference = lengths.max(axis=1), lengths[:, 0] - lengths[:, 1]
+    return np.lexsort((np.where(longer % 2, difference, -difference), longer))
+
+
 def _cut(order: Pairs, lengths: NDArray[np.int32], batch_tokens: int) -> Iterator[Pairs]:
+    """Cut a sequence of pairs into batches; of the last tenth of the places to cut, the one with the least padding."""
     start = 0
     while start < len(order):
-        most = max(1, batch_tokens // int(lengths[start].max()))
-        longest = np.maximum.accumulate(lengths[start : start + most], axis=0).max(axis=1)
-        sizes = longest * np.arange(1, len(longest) + 1)
-        end = start + max(1, int(np.searchsorted(sizes, batch_tokens, side="right")))
+        # No more pairs fit than if all were as short as the first; the end symbol counts.
+        window = lengths[order[start : start + batch_tokens // (1 + int(lengths[order[start]].max()))]] + 1
+        longest = np.maximum.accumulate(window, axis=0)
+        counts = np.arange(1, len(window) + 1)
+        most = int(np.searchsorted(longest.max(axis=1) * counts, batch_tokens, side="right"))
+        least = most if start + most == len(order) else math.ceil(FULL_ENOUGH * most)
+        padded_share = (longest.sum(axis=1) * counts / np.cumsum(window.sum(axis=1)))[least - 1 : most]
+        end = start + least + int(np.argmin(padded_share))
         yield order[start:end]
         start = end
 
@@ -112,6 +123,5 @@ def stream(
 def in_order(shards: Shards, batch_tokens: int, most: int | None = None) -> Iterator[tuple[Pairs, Batch]]:
     """The first `most` pairs once, by length and not shuffled, for validation; with the indices of each batch."""
     lengths = shards.lengths()[:most]
-    order = np.lexsort((lengths[:, 0], lengths[:, 1]))
-    for pairs in _cut(order, lengths[order] + 1, batch_tokens):
+    for pairs in _cut(_along_length(lengths), lengths, batch_tokens):
         yield pairs, collate([shards[int(pair)] for pair in pairs])

@@ -1,7 +1,6 @@
 """Model folders and checkpoints: written aside, synced, summed and renamed; verified when read. No code is ever read.
 
-A checkpoint is `step-N/` with model.safetensors optimizer.safetensors state.json config.json tokenizer.json SHA256SUMS.
-A model folder is config.json, model.safetensors and tokenizer.json.
+A checkpoint is a folder `step-N` with FILES and their sums; a model folder has config, weights and tokenizer.
 """
 
 import hashlib
@@ -24,6 +23,7 @@ from multihead.model import Transformer
 from multihead.tokenizer import SubwordTokenizer
 
 FORMAT = 1
+FILES = ("model.safetensors", "optimizer.safetensors", "state.json", "config.json", "tokenizer.json")
 SUMS = "SHA256SUMS"
 Tensors = dict[str, Tensor]
 Talk = Callable[[str], None]
@@ -87,7 +87,7 @@ def save(checkpoints: Path, checkpoint: Checkpoint) -> Path:
         _write_text(aside / "state.json", json.dumps(state, indent=2) + "\n")
         _write_text(aside / "config.json", to_json(checkpoint.config))
         _write_text(aside / "tokenizer.json", checkpoint.tokenizer_json)
-        _write_text(aside / SUMS, "".join(f"{_sha256(file)}  {file.name}\n" for file in sorted(aside.iterdir())))
+        _write_text(aside / SUMS, "".join(f"{_sha256(aside / name)}  {name}\n" for name in FILES))
         _sync(aside)
         if final.exists():  # it did not verify, or we would have gone on from it
             shutil.rmtree(final)
@@ -141,10 +141,10 @@ def load(folder: Path) -> Checkpoint:
 def verify(folder: Path) -> None:
     """Raise in words if a file of the checkpoint is missing or is not what was written."""
     try:
-        sums = (folder / SUMS).read_text(encoding="utf-8").splitlines()
-        for line in sums:
-            expected, _, name = line.partition("  ")
-            if _sha256(folder / Path(name).name) != expected:
+        lines = (folder / SUMS).read_text(encoding="utf-8").split("\n")
+        sums = {name: expected for expected, _, name in (line.partition("  ") for line in lines)}
+        for name in FILES:
+            if _sha256(folder / name) != sums.get(name):
                 raise UserError(f"{folder / name} is not what was written")
     except (OSError, UnicodeDecodeError) as error:
         raise UserError(f"{folder} is incomplete: {error}") from None
@@ -228,7 +228,7 @@ def _write_tensors(path: Path, tensors: Tensors, metadata: dict[str, str] | None
     try:
         save_file({name: tensor.contiguous().cpu() for name, tensor in tensors.items()}, path, metadata)
     except SafetensorError as error:  # how the library reports a full disk
-        raise OSError(f"cannot write {path}: {error}") from None
+        raise OSError(f"{path}: {error}") from None
     path.chmod(0o644)  # the library lets nobody but the owner read it, and models are shared
     _sync(path)
 

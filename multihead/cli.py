@@ -2,7 +2,7 @@
 
 import errno
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Annotated, NoReturn
 
@@ -112,16 +112,21 @@ def _settings(run_file: Path | None, settings: list[str] | None, options: Mappin
 
 
 def main() -> None:
+    said_in_words(app)
+
+
+def said_in_words(command: Callable[[], object]) -> None:
     """Run a command; what the user can mend is said in a sentence, never shown as a traceback."""
     try:
-        app()
+        command()
     except ConfigError as error:
         _fail(str(error), status=2)
     except UserError as error:
         _fail(str(error), status=1)
     except OSError as error:
         full = error.errno == errno.ENOSPC or "No space left" in str(error)
-        _fail(f"the disk is full: {error}; free some space and run the command again" if full else str(error), status=1)
+        advice = "; the disk is full: free some space and run the same command again" if full else ""
+        _fail(f"cannot read or write a file: {error}{advice}", status=1)
     except KeyboardInterrupt:
         _fail("interrupted", status=1)
 

@@ -38,22 +38,22 @@ class ModelConfig:
     """The shape of a Transformer; the defaults are the paper's base model (Table 3)."""
 
     vocab_size: Positive = 37_000  # §5.1: a shared vocabulary of about 37,000 tokens
-    d_model: Positive = 512
-    d_ff: Positive = 2048
-    encoder_layers: Positive = 6
-    decoder_layers: Positive = 6
-    n_heads: Positive = 8
-    d_k: Positive = 64
-    d_v: Positive = 64
-    dropout: Share = 0.1
+    d_model: Positive = 512  # width of every layer's output
+    d_ff: Positive = 2048  # inner width of the feed-forward layers
+    encoder_layers: Positive = 6  # N of the encoder
+    decoder_layers: Positive = 6  # N of the decoder
+    n_heads: Positive = 8  # h
+    d_k: Positive = 64  # width of the queries and keys of a head
+    d_v: Positive = 64  # width of the values of a head
+    dropout: Share = 0.1  # P_drop, on sub-layers and embeddings (§5.4)
     max_len: Positive = 1024  # positions a model knows; longer input is refused
-    norm: Literal["post", "pre"] = "post"
-    activation: Literal["relu", "gelu", "swish"] = "relu"
-    positions: Literal["sinusoidal", "learned"] = "sinusoidal"
-    attention_bias: bool = False
-    output_bias: bool = False
-    tie: Literal["all", "target", "none"] = "all"  # which embeddings share a matrix with the output (§3.4)
-    pad_id: Count = 0
+    norm: Literal["post", "pre"] = "post"  # LayerNorm after each sub-layer as in the paper, or before it
+    activation: Literal["relu", "gelu", "swish"] = "relu"  # of the feed-forward layers
+    positions: Literal["sinusoidal", "learned"] = "sinusoidal"  # §3.5, and row E of Table 3
+    attention_bias: bool = False  # biases in the projections of attention
+    output_bias: bool = False  # a bias on the logits
+    tie: Literal["all", "target", "none"] = "all"  # embeddings that share a matrix with the output (§3.4)
+    pad_id: Count = 0  # the id that fills up a batch
 
     def __post_init__(self) -> None:
         if self.positions == "sinusoidal" and self.d_model % 2:
@@ -66,8 +66,8 @@ class ModelConfig:
 class DataConfig:
     """What text a model is trained on, and how it is cut into batches (§5.1)."""
 
-    source_lang: str = ""
-    target_lang: str = ""
+    source_lang: str = ""  # such as en; guessed from a file called a.en
+    target_lang: str = ""  # such as de
     tokenizer: Literal["bpe", "wordpiece"] = "bpe"  # §5.1: byte-pair en-de, word pieces en-fr
     bpe_dropout: Share = 0.0  # chance that a merge is left out while training (0: off, as in the paper)
     clean: bool = True  # drop copies, duplicates and pairs of very unequal length
@@ -89,22 +89,22 @@ class DataConfig:
 class TrainConfig:
     """Optimiser, schedule and regularisation of §5.3 and §5.4, and when a run saves, validates and stops."""
 
-    steps: Positive = 100_000
+    steps: Positive = 100_000  # updates of the weights
     minutes: NonNegative = 0.0  # stop after this wall time, preparation included (0: no limit)
-    warmup: Positive = 4000
+    warmup: Positive = 4000  # steps over which the rate rises (§5.3)
     lr_scale: PositiveFloat = 1.0  # multiplies eq. (3)
-    beta1: Share = 0.9
-    beta2: Share = 0.98
-    eps: PositiveFloat = 1e-9
-    label_smoothing: Share = 0.1
+    beta1: Share = 0.9  # of Adam
+    beta2: Share = 0.98  # of Adam
+    eps: PositiveFloat = 1e-9  # of Adam
+    label_smoothing: Share = 0.1  # ε_ls (§5.4)
     clip_norm: NonNegative = 0.0  # largest gradient norm (0: no clipping, as in the paper)
     accumulate: Positive = 1  # batches summed into one step
-    seed: Count = 1
+    seed: Count = 1  # of weights, order and dropout
     precision: Literal["auto", "float32", "bfloat16"] = "auto"  # auto: bfloat16 where the GPU has it
     compile: bool = False  # torch.compile: minutes at the start, faster steps on GPUs
-    log_every: Positive = 100
-    validate_every: Positive = 1000
-    save_every: Positive = 1000
+    log_every: Positive = 100  # steps
+    validate_every: Positive = 1000  # steps
+    save_every: Positive = 1000  # steps between the checkpoints that are averaged
     save_minutes: PositiveFloat = 10.0  # a checkpoint at least this often, so that a crash costs little
     keep: Positive = 5  # newest checkpoints kept, besides the best
     average: Positive = 5  # checkpoints averaged into the published model (§6.1)

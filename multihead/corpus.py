@@ -20,7 +20,7 @@ from typing import Self
 import numpy as np
 from numpy.typing import NDArray
 
-import multihead.grammar as grammar
+from multihead import grammar
 from multihead.config import DataConfig, Overrides, UserError, vocab_size_for
 from multihead.text import (
     Pair,
@@ -108,6 +108,12 @@ class Summary:
     file_sizes: list[int]
     description: str
 
+    def lines(self) -> list[str]:
+        return [
+            f"{self.train_pairs:,} pairs to train on, {self.valid_pairs:,} to validate with, "
+            f"{self.vocab_size:,} pieces in the vocabulary"
+        ]
+
 
 def prepare(
     text: ParallelText,
@@ -117,47 +123,44 @@ def prepare(
     talk: Talk = lambda line: None,
 ) -> Summary:
     """Clean `text`, learn the tokenizer and write `folder`, which appears whole or not at all."""
+    report = Report()
     with _appearing_whole(folder) as aside:
-        report, spool = Report(), _Spool(aside / "clean.txt")
-        held_out = _SmallestFingerprints(HELD_OUT if text.valid is None else 0)
-        for chunk in clean(text.train, config, report):
-            spool.write(chunk)
-            held_out.add(source for source, _ in chunk)
-        if not report.kept:
-            raise UserError("; ".join(["nothing is left to train on", *report.lines()]))
+        spool = _Spool(aside / "clean.txt")
+        held_out = _clean_into(spool, text, config, report)
         tokenizer = _learn_tokenizer(spool, report.kept, config.tokenizer, vocab_size)
         (aside / "tokenizer.json").write_text(tokenizer.to_json(), encoding="utf-8")
-        with (
-            ShardWriter(aside, "train", tokenizer.vocab_size) as train,
-            ShardWriter(aside, "valid", tokenizer.vocab_size) as valid,
-        ):
-            held_out_sources = held_out.at_most(max(1, report.kept // HELD_OUT_SHARE))
-            for source, ids in _encode(spool.read(), tokenizer, config.max_length, report):
-                (valid if fingerprint(source) in held_out_sources else train).add(*ids)
-            for _, ids in _encode(_readable(text.valid or ()), tokenizer, config.max_length, Report()):
-                valid.add(*ids)
+        with _Encoder(aside, tokenizer, config.max_length) as encoder:
+            encoder.add(spool.read(), report, held_out)
+            encoder.add_valid(text.valid or ())
         spool.delete()
-        for line in report.lines():
-            talk(line)
         summary = Summary(
             source_lang=config.source_lang,
             target_lang=config.target_lang,
             tokenizer=config.tokenizer,
             vocab_size=tokenizer.vocab_size,
             max_length=config.max_length,
-            train_pairs=train.n_pairs,
-            valid_pairs=valid.n_pairs,
+            train_pairs=encoder.train.n_pairs,
+            valid_pairs=encoder.valid.n_pairs,
             cleaning={"read": report.read, "kept": report.kept, **report.dropped},
             file_sizes=text.sizes,
             description=text.description,
         )
         _refuse_empty(summary)
         (aside / "corpus.json").write_text(json.dumps(asdict(summary), indent=2) + "\n", encoding="utf-8")
-    talk(
-        f"{summary.train_pairs:,} pairs to train on, {summary.valid_pairs:,} to validate with, "
-        f"{summary.vocab_size:,} pieces in the vocabulary"
-    )
+    for line in [*report.lines(), *summary.lines()]:
+        talk(line)
     return summary
+
+
+def _clean_into(spool: "_Spool", text: ParallelText, config: DataConfig, report: Report) -> set[int]:
+    """Write what passes the rules; returns the fingerprints of the sources to hold out for validation."""
+    smallest = _SmallestFingerprints(HELD_OUT if text.valid is None else 0)
+    for chunk in clean(text.train, config, report):
+        spool.write(chunk)
+        smallest.add(source for source, _ in chunk)
+    if not report.kept:
+        raise UserError("; ".join(["nothing is left to train on", *report.lines()]))
+    return smallest.at_most(max(1, report.kept // HELD_OUT_SHARE))
 
 
 def _refuse_empty(summary: Summary) -> None:
@@ -235,23 +238,43 @@ def _learn_tokenizer(spool: _Spool, n_pairs: int, kind: str, vocab_size: int | N
     return tokenizer
 
 
-def _readable(pairs: Iterable[RawPair]) -> Iterator[Pair]:
-    return (pair for pair, broken in (decode_pair(*raw) for raw in pairs) if not broken)
+class _Encoder:
+    """Encodes pairs into the shards of train and valid; what has a side of over `max_length` tokens is left out."""
 
+    def __init__(self, folder: Path, tokenizer: SubwordTokenizer, max_length: int) -> None:
+        self._tokenizer, self._max_length = tokenizer, max_length
+        self.train = ShardWriter(folder, "train", tokenizer.vocab_size)
+        self.valid = ShardWriter(folder, "valid", tokenizer.vocab_size)
 
-def _encode(
-    pairs: Iterable[Pair], tokenizer: SubwordTokenizer, max_length: int, report: Report
-) -> Iterator[tuple[str, tuple[list[int], list[int]]]]:
-    """Each source text with the ids of its pair; pairs with a side of over `max_length` tokens are left out."""
-    for chunk in chunks(pairs):
-        texts = [side for pair in chunk for side in pair]
-        encoded = iter(tokenizer.encode_batch(texts))
-        for (source, _), *ids in zip(chunk, encoded, encoded, strict=True):
-            if max(map(len, ids)) <= max_length:
-                yield source, (ids[0], ids[1])
-            else:
+    def add(self, pairs: Iterable[Pair], report: Report, held_out: set[int]) -> None:
+        """Training pairs, but for those whose source is held out."""
+        for source, ids in self._encode(pairs):
+            if max(map(len, ids)) > self._max_length:
                 report.dropped["too_long"] += 1
                 report.kept -= 1
+            else:
+                (self.valid if fingerprint(source) in held_out else self.train).add(*ids)
+
+    def add_valid(self, pairs: Iterable[RawPair]) -> None:
+        """Validation pairs as they are, so long as they can be read."""
+        readable = (pair for pair, broken in (decode_pair(*raw) for raw in pairs) if not broken)
+        for _, ids in self._encode(readable):
+            if max(map(len, ids)) <= self._max_length:
+                self.valid.add(*ids)
+
+    def _encode(self, pairs: Iterable[Pair]) -> Iterator[tuple[str, tuple[list[int], list[int]]]]:
+        for chunk in chunks(pairs):
+            encoded = iter(self._tokenizer.encode_batch([side for pair in chunk for side in pair]))
+            for (source, _), source_ids, target_ids in zip(chunk, encoded, encoded, strict=True):
+                yield source, (source_ids, target_ids)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: object, *_: object) -> None:
+        if kind is None:
+            self.train.flush()
+            self.valid.flush()
 
 
 # Shards
@@ -279,22 +302,16 @@ class ShardWriter:
         self._ends.append((source_end, self._n_tokens))
         self.n_pairs += 1
         if len(self._ends) == SHARD:
-            self._flush()
+            self.flush()
 
-    def _flush(self) -> None:
+    def flush(self) -> None:
+        """Write what is left; the last call of all."""
         if not self._ends:
             return
         np.save(f"{self._prefix}{self._n_shards:05}.tokens.npy", np.concatenate(self._parts))
         np.save(f"{self._prefix}{self._n_shards:05}.ends.npy", np.array(self._ends, dtype=np.int64))
         self._n_shards += 1
         self._clear()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, kind: object, *_: object) -> None:
-        if kind is None:
-            self._flush()
 
 
 class Shards:

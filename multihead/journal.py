@@ -132,9 +132,9 @@ def draw_curves(records: list[dict[str, Any]], path: Path) -> None:
         (losses, "valid_loss", "validation", "#2563eb"),
         (scores, "valid_bleu", "validation, greedy", "#059669"),
     ):
-        points = [(record["step"], record[name]) for record in records if name in record]
+        points = [(record["step"], record[name]) for record in records if name in record and "published" not in record]
         if points:
-            axes.plot(*zip(*points, strict=True), label=label, color=colour, linewidth=1.8)
+            axes.plot(*zip(*points, strict=True), label=label, color=colour, linewidth=1.8, marker=".")
             axes.legend(frameon=False)
     for axes, title in ((losses, "Loss, nats a token"), (scores, "BLEU")):
         axes.set_title(title, loc="left")

@@ -101,21 +101,22 @@ class SubwordTokenizer:
 _ALPHABET = sorted(pre_tokenizers.ByteLevel.alphabet())
 
 
+_LEARNING: dict[str, Any] = {
+    "special_tokens": SPECIAL_TOKENS,
+    "initial_alphabet": _ALPHABET,
+    "min_frequency": 2,  # a piece that is seen once teaches nothing
+    "show_progress": False,
+}
+
+
 def _bpe(vocab_size: int) -> tuple[Any, Any]:
-    return models.BPE(), trainers.BpeTrainer(
-        vocab_size=vocab_size, special_tokens=SPECIAL_TOKENS, initial_alphabet=_ALPHABET, show_progress=False
-    )
+    return models.BPE(), trainers.BpeTrainer(vocab_size=vocab_size, **_LEARNING)
 
 
 def _wordpiece(vocab_size: int) -> tuple[Any, Any]:
     # As in GNMT, the start of a word is marked (by its space) and what continues it is not.
-    return models.WordPiece(unk_token="<unk>", max_input_chars_per_word=1_000_000), trainers.WordPieceTrainer(
-        vocab_size=vocab_size,
-        special_tokens=SPECIAL_TOKENS,
-        initial_alphabet=_ALPHABET,
-        continuing_subword_prefix="",
-        show_progress=False,
-    )
+    model = models.WordPiece(unk_token="<unk>", max_input_chars_per_word=1_000_000)
+    return model, trainers.WordPieceTrainer(vocab_size=vocab_size, continuing_subword_prefix="", **_LEARNING)
 
 
 _KINDS = {"bpe": _bpe, "wordpiece": _wordpiece}

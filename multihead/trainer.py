@@ -36,10 +36,9 @@ def smoothed_loss(logits: Tensor, target: Tensor, smoothing: float) -> tuple[Ten
 
     ε is spread over the whole vocabulary, as in the work that §5.4 cites (Szegedy et al., 2015).
     """
-    real = target != PAD_ID
-    log_probs = F.log_softmax(logits[real].float(), dim=-1)  # tokens V
-    plain = F.nll_loss(log_probs, target[real], reduction="sum")
-    uniform = -log_probs.mean(dim=-1).sum()
+    log_probs = F.log_softmax(logits.flatten(0, 1).float(), dim=-1)  # BT V
+    plain = F.nll_loss(log_probs, target.flatten(), ignore_index=PAD_ID, reduction="sum")
+    uniform = -log_probs.mean(dim=-1)[target.flatten() != PAD_ID].sum()
     return (1 - smoothing) * plain + smoothing * uniform, plain.detach()
 
 
@@ -126,7 +125,7 @@ class Trainer:
         with torch.autocast(self.device.type, self.precision, enabled=self.precision != torch.float32):
             logits = self.forward(batch.source, batch.target_in)
         loss, plain = smoothed_loss(logits, batch.target_out, self.config.train.label_smoothing)
-        (loss / n_tokens).backward()  # type: ignore[no-untyped-call]  # torch does not type it
+        (loss / n_tokens).backward()
         self.meter.loss += float(loss.detach())
         self.meter.plain_loss += float(plain)
 

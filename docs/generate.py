@@ -1,0 +1,68 @@
+"""Writes the pages of docs/ that repeat what the code says: `make docs`. A test compares them."""
+
+import inspect
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+from multihead import config
+from multihead.cli import app
+from multihead.config import PRESETS, RunConfig, flatten
+
+NOTE = "<!-- Written by docs/generate.py; `make docs` writes it anew. -->\n"
+
+
+def config_page() -> str:
+    """Every setting with its default and the comment beside it, and every preset."""
+    lines = [
+        "# Settings\n",
+        NOTE,
+        "Set any of these with `--set train.warmup=8000`, or in a TOML file given by `--config run.toml`:\n",
+        "```toml\n[train]\nwarmup = 8000\n```\n",
+        "The defaults are the paper's base model and its training.\n",
+        "| setting | default | |",
+        "|---|---|---|",
+    ]
+    comments = _comments()
+    lines += [
+        f"| `{name}` | `{default!r}` | {comments.get(name, '')} |" for name, default in flatten(RunConfig()).items()
+    ]
+    lines += ["\n## Presets\n", "| preset | what it sets |", "|---|---|"]
+    for name, settings in PRESETS.items():
+        what = ", ".join(f"`{field}={value}`" for field, value in settings.items())
+        lines.append(f"| `{name}` | {what or 'nothing: the defaults'} |")
+    return "\n".join(lines) + "\n"
+
+
+def _comments() -> dict[str, str]:
+    """The comment at the end of each field's line."""
+    found: dict[str, str] = {}
+    for section, kind in (("model", config.ModelConfig), ("data", config.DataConfig), ("train", config.TrainConfig)):
+        for match in re.finditer(r"^    (\w+): .*?  # (.*)$", inspect.getsource(kind), re.MULTILINE):
+            found[f"{section}.{match[1]}"] = match[2].replace("|", "\\|")
+    return found
+
+
+def cli_page() -> str:
+    """The help of every command."""
+    lines = ["# Commands\n", NOTE]
+    for name in sorted(str(command.name) for command in app.registered_commands):
+        lines += [f"## multihead {name}\n", "```", _help(name), "```\n"]
+    return "\n".join(lines)
+
+
+def _help(command: str) -> str:
+    environment = {**os.environ, "COLUMNS": "100"}
+    arguments = [sys.executable, "-m", "multihead", command, "--help"]
+    shown = subprocess.run(arguments, env=environment, capture_output=True, text=True, check=True).stdout
+    return shown.replace("python -m multihead", "multihead").strip()
+
+
+PAGES: dict[str, Callable[[], str]] = {"config.md": config_page, "cli.md": cli_page}
+
+if __name__ == "__main__":
+    for page, write in PAGES.items():
+        (Path(__file__).parent / page).write_text(write(), encoding="utf-8")

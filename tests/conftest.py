@@ -1,0 +1,82 @@
+"""What several tests share: a tiny shape, a toy corpus, and the folder of real text if this machine has it."""
+
+import random
+from pathlib import Path
+
+import pytest
+
+from multihead.config import ModelConfig, Overrides
+from multihead.run import Request
+
+# A run of seconds: several epochs, several validations, several checkpoints.
+QUICK: Overrides = {
+    "model.d_model": 16,
+    "model.d_ff": 32,
+    "model.n_heads": 2,
+    "model.d_k": 8,
+    "model.d_v": 8,
+    "model.encoder_layers": 1,
+    "model.decoder_layers": 1,
+    "data.max_length": 32,
+    "data.batch_tokens": 100,
+    "train.steps": 24,
+    "train.warmup": 10,
+    "train.validate_every": 8,
+    "train.save_every": 6,
+    "train.log_every": 4,
+    "train.bleu_sentences": 4,
+}
+
+
+def tiny_shape(**changes: object) -> ModelConfig:
+    """A model that is small enough to compare number by number; every size differs, so that a mix-up shows."""
+    shape: dict[str, object] = {
+        "vocab_size": 31,
+        "d_model": 12,
+        "d_ff": 20,
+        "n_heads": 3,
+        "d_k": 5,
+        "d_v": 7,
+        "encoder_layers": 2,
+        "decoder_layers": 2,
+        "dropout": 0.0,
+        "max_len": 24,
+    }
+    return ModelConfig(**{**shape, **changes})  # type: ignore[arg-type]  # pydantic checks the values
+
+
+def copy_or_reverse(n_pairs: int, seed: int) -> list[tuple[str, str]]:
+    """A task that needs attention over the whole sentence: the first word says what to do with the others."""
+    rng = random.Random(seed)
+    pairs = []
+    for _ in range(n_pairs):
+        words = [rng.choice("abcdefghijklmnop") for _ in range(rng.randint(2, 7))]
+        task = rng.choice(["copy", "reverse"])
+        pairs.append((" ".join([task, *words]), " ".join(words if task == "copy" else words[::-1])))
+    return pairs
+
+
+def write_pairs(folder: Path, pairs: list[tuple[str, str]]) -> tuple[Path, Path]:
+    files = folder / "text.src", folder / "text.tgt"
+    for side, file in enumerate(files):
+        file.write_text("".join(pair[side] + "\n" for pair in pairs), encoding="utf-8")
+    return files
+
+
+@pytest.fixture(scope="session")
+def toy_text(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
+    return write_pairs(tmp_path_factory.mktemp("toy"), copy_or_reverse(120, seed=1))
+
+
+@pytest.fixture
+def quick_request(toy_text: tuple[Path, Path], tmp_path: Path) -> Request:
+    return Request(output=tmp_path / "run", source=toy_text[0], target=toy_text[1], preset="base", settings=QUICK)
+
+
+@pytest.fixture(scope="session")
+def multi30k() -> Path:
+    """Real text, which a fresh clone does not have."""
+    folder = Path(__file__).parents[2] / "shared" / "data" / "multi30k"
+    if not folder.is_dir():
+        pytest.skip("Multi30k is not on this machine")
+    return folder

@@ -1,0 +1,230 @@
+"""Runs from raw text to a model that loads again."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import torch
+from rich.console import Console
+
+import multihead
+from multihead import checkpoint
+from multihead.config import ConfigError, UserError
+from multihead.journal import read_log
+from multihead.model import Transformer
+from multihead.run import Request, train
+from multihead.search import greedy
+from multihead.tokenizer import EOS_ID, SubwordTokenizer
+from tests.conftest import QUICK, copy_or_reverse, write_pairs
+
+
+def talk_of(request: Request) -> str:
+    console = Console(record=True, stderr=True, width=200)
+    train(request, console)
+    return console.export_text()
+
+
+def translate(model: Transformer, tokenizer: SubwordTokenizer, text: str) -> str:
+    return tokenizer.decode(greedy(model, torch.tensor([[*tokenizer.encode(text), EOS_ID]]))[0])
+
+
+def test_a_tiny_model_learns_to_copy_and_to_reverse(tmp_path: Path) -> None:
+    """Every one of 200 sentences that it has not seen."""
+    pairs = list(dict.fromkeys(copy_or_reverse(12_000, seed=1)))
+    unseen = [pair for pair in copy_or_reverse(400, seed=2) if pair not in set(pairs)][:200]
+    source, target = write_pairs(tmp_path, pairs)
+    settings = {
+        "model.d_model": 64,
+        "model.d_ff": 128,
+        "model.d_k": 16,
+        "model.d_v": 16,
+        "model.encoder_layers": 2,
+        "model.decoder_layers": 2,
+        "model.dropout": 0.0,
+        "data.max_length": 32,
+        "data.batch_tokens": 512,
+        "train.steps": 2000,
+        "train.warmup": 200,
+        "train.lr_scale": 0.4,
+        "train.label_smoothing": 0.0,
+        "train.validate_every": 1000,
+        "train.save_every": 40,
+        "train.keep": 10,
+        "train.average": 10,
+    }
+    train(Request(output=tmp_path / "run", source=source, target=target, preset="tiny", settings=settings))
+    model, tokenizer, _ = checkpoint.load_model(tmp_path / "run")
+    assert [translate(model, tokenizer, source) for source, _ in unseen] == [target for _, target in unseen]
+
+
+def test_a_run_leaves_what_the_contract_promises(quick_request: Request) -> None:
+    said = talk_of(quick_request)
+    output = quick_request.output
+    assert {"config.json", "model.safetensors", "tokenizer.json", "log.jsonl", "training.png", "tensorboard"} <= {
+        path.name for path in output.iterdir()
+    }
+    assert list((output / "tensorboard").glob("events.out.tfevents.*"))
+    records = read_log(output)
+    assert {"step", "loss", "perplexity", "learning_rate", "tokens_per_second"} <= records[0].keys()
+    assert "valid_bleu" in records[-1]
+    assert "all 24 steps are done" in said
+    assert "reference" in said
+    model, _, config = checkpoint.load_model(output)
+    assert config.model.d_model == model.config.d_model == 16
+
+
+def test_the_python_interface_is_the_same_run(toy_text: tuple[Path, Path], tmp_path: Path) -> None:
+    source, target = map(str, toy_text)
+    folder = multihead.train(
+        source=source, target=target, output=str(tmp_path / "run"), preset="base", settings={**QUICK, "train.steps": 2}
+    )
+    assert checkpoint.published_step(folder) == 2
+
+
+def test_a_finished_run_has_nothing_to_do(quick_request: Request) -> None:
+    train(quick_request)
+    before = (quick_request.output / "model.safetensors").stat().st_mtime_ns
+    assert "raise --steps" in talk_of(quick_request)
+    assert (quick_request.output / "model.safetensors").stat().st_mtime_ns == before
+
+
+def test_a_finished_run_goes_on_with_more_steps(quick_request: Request) -> None:
+    train(quick_request)
+    train(Request(output=quick_request.output, settings={"train.steps": 30}))
+    assert checkpoint.published_step(quick_request.output) == 30
+    steps = [record["step"] for record in read_log(quick_request.output) if "loss" in record]
+    assert steps == [4, 8, 12, 16, 20, 24, 28]
+
+
+def test_a_run_can_be_limited_by_minutes(quick_request: Request) -> None:
+    settings = {**QUICK, "train.steps": 100_000, "train.minutes": 0.03}
+    assert "0.03 minutes are over" in talk_of(replace(quick_request, settings=settings))
+
+
+def test_a_run_without_improvement_stops_early(quick_request: Request) -> None:
+    settings = {**QUICK, "train.lr_scale": 1e-12, "train.steps": 1000, "train.patience": 2, "train.validate_every": 2}
+    assert "no better validation loss" in talk_of(replace(quick_request, settings=settings))
+
+
+def test_the_best_checkpoint_is_kept_and_published_when_the_average_is_worse(quick_request: Request) -> None:
+    """A rate that explodes after a good start: the last checkpoints are worse than an early one."""
+    train(replace(quick_request, settings={**QUICK, "train.steps": 8}))
+    settings = {**QUICK, "train.lr_scale": 500.0, "train.keep": 2, "train.average": 2, "train.validate_every": 2}
+    request = replace(quick_request, output=quick_request.output.with_name("wild"), settings=settings)
+    said = talk_of(request)
+    best = min((record["valid_loss"], record["step"]) for record in read_log(request.output) if "valid_loss" in record)
+    assert best[1] in checkpoint.saved_steps(request.output / "checkpoints")
+    published = read_log(request.output)[-1]
+    assert published["valid_loss"] <= best[0] + 1e-6, said
+
+
+def test_a_run_whose_gradients_are_never_usable_is_stopped_in_words(quick_request: Request) -> None:
+    settings = {**QUICK, "train.lr_scale": 1e38, "train.warmup": 1}
+    with pytest.raises(UserError, match=r"infinite or undefined for 10 steps in a row.*train\.lr_scale"):
+        train(replace(quick_request, settings=settings))
+
+
+def test_text_can_be_prepared_first(quick_request: Request, tmp_path: Path) -> None:
+    from multihead import corpus
+    from multihead.config import configure
+
+    assert quick_request.source and quick_request.target
+    corpus.prepare(
+        corpus.from_files(quick_request.source, quick_request.target), tmp_path / "data", configure(QUICK).data
+    )
+    prepared = Request(output=tmp_path / "from-data", data=tmp_path / "data", preset="base", settings=QUICK)
+    train(prepared)
+    train(quick_request)
+    models = [(folder / "model.safetensors").read_bytes() for folder in (prepared.output, quick_request.output)]
+    assert models[0] == models[1]
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"model.d_ff": 64}, r"has model\.d_ff=32, not 64"),
+        ({"train.seed": 2}, r"has train\.seed=1, not 2"),
+        ({"data.batch_tokens": 200}, r"data\.batch_tokens"),
+    ],
+)
+def test_a_run_cannot_become_another_run(quick_request: Request, change: dict[str, object], words: str) -> None:
+    train(replace(quick_request, settings={**QUICK, "train.steps": 1}))
+    with pytest.raises(ConfigError, match=words):
+        train(replace(quick_request, settings={**QUICK, **change}))
+
+
+def test_a_run_cannot_go_on_with_other_text(quick_request: Request, tmp_path: Path) -> None:
+    train(replace(quick_request, settings={**QUICK, "train.steps": 1}))
+    source, target = write_pairs(tmp_path, copy_or_reverse(50, seed=9))
+    with pytest.raises(UserError, match="other text"):
+        train(replace(quick_request, source=source, target=target))
+
+
+@pytest.mark.parametrize("field", ["target", "valid_target"])
+def test_files_come_in_pairs(quick_request: Request, field: str) -> None:
+    changes: dict[str, Path | None] = {"target": None} if field == "target" else {"valid_target": Path("x")}
+    with pytest.raises(ConfigError, match="go together"):
+        replace(quick_request, **changes)  # type: ignore[arg-type]
+
+
+def test_bpe_dropout_and_learned_positions_train(quick_request: Request) -> None:
+    settings = {**QUICK, "data.bpe_dropout": 0.2, "model.positions": "learned", "train.accumulate": 2}
+    train(replace(quick_request, settings=settings))
+    assert checkpoint.published_step(quick_request.output) == 24
+
+
+def start(request: Request, *more: str) -> subprocess.Popen[str]:
+    """The command line in a process of its own."""
+    settings = [f"--set={name}={value}" for name, value in request.settings.items()]
+    command = [sys.executable, "-m", "multihead", "train", f"--source={request.source}", f"--target={request.target}"]
+    command += [f"--output={request.output}", f"--preset={request.preset}", *settings, *more]
+    return subprocess.Popen(command, stderr=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_signal_saves_and_leaves_with_0_and_the_run_ends_as_if_nothing_had_been(
+    quick_request: Request, number: signal.Signals
+) -> None:
+    settings = {**QUICK, "train.steps": 400, "train.save_every": 100, "train.validate_every": 100}
+    request = replace(quick_request, settings=settings)
+    process = start(request)
+    while not read_log(request.output):
+        assert process.poll() is None
+        time.sleep(0.02)
+    process.send_signal(number)
+    out, err = process.communicate(timeout=60)
+    assert (process.returncode, out) == (0, ""), err
+    assert f"asked to stop ({number.name})" in err
+    stopped_at = checkpoint.saved_steps(request.output / "checkpoints")[-1]
+    assert stopped_at < 400
+
+    train(request)
+    whole = replace(request, output=request.output.with_name("whole"))
+    train(whole)
+    models = [(folder / "model.safetensors").read_bytes() for folder in (request.output, whole.output)]
+    assert models[0] == models[1]
+
+
+def test_a_second_writer_is_refused(quick_request: Request) -> None:
+    process = start(replace(quick_request, settings={**QUICK, "train.steps": 100_000}))
+    try:
+        while not read_log(quick_request.output):
+            assert process.poll() is None
+            time.sleep(0.02)
+        with pytest.raises(UserError, match="another process is training"):
+            train(quick_request)
+    finally:
+        os.kill(process.pid, signal.SIGKILL)
+        process.communicate()
+
+
+def test_the_log_is_json_lines(quick_request: Request) -> None:
+    train(quick_request)
+    lines = (quick_request.output / "log.jsonl").read_text(encoding="utf-8").splitlines()
+    assert all("step" in json.loads(line) for line in lines)

@@ -1,0 +1,160 @@
+"""Killed at any moment and started again, a run ends with the same bytes as an uninterrupted one."""
+
+import multiprocessing
+import os
+import random
+import signal
+import sys
+import time
+from collections.abc import Iterator
+from dataclasses import replace
+from multiprocessing.context import ForkServerContext
+from multiprocessing.process import BaseProcess
+from pathlib import Path
+
+import pytest
+
+from multihead import checkpoint
+from multihead.run import Request, train
+from tests.conftest import QUICK
+
+# Saves often, validates off the beat of saving, and crosses several epochs.
+SETTINGS = {**QUICK, "train.save_every": 3, "train.keep": 5, "train.validate_every": 4, "train.log_every": 1}
+
+
+@pytest.fixture(scope="module")
+def processes() -> Iterator[ForkServerContext]:
+    """Processes that start in milliseconds, with everything imported and no threads inherited."""
+    context = multiprocessing.get_context("forkserver")
+    context.set_forkserver_preload(["multihead.run", "torch.utils.tensorboard", "matplotlib.figure", "sacrebleu"])
+    yield context
+
+
+@pytest.fixture
+def request_(quick_request: Request) -> Request:
+    return replace(quick_request, settings=SETTINGS)
+
+
+@pytest.fixture
+def uninterrupted(request_: Request) -> bytes:
+    whole = replace(request_, output=request_.output.with_name("whole"))
+    train(whole)
+    return weights(whole)
+
+
+def weights(request: Request) -> bytes:
+    return (request.output / "model.safetensors").read_bytes()
+
+
+def train_and_die(request: Request, kill_at: int) -> None:
+    """Train, and die at the nth time that a file of a checkpoint is opened, made, renamed or removed."""
+    events = 0
+
+    def watch(event: str, arguments: tuple[object, ...]) -> None:
+        nonlocal events
+        if event in ("open", "os.mkdir", "os.rename", "os.remove", "os.rmdir", "shutil.rmtree"):
+            events += "checkpoints" in str(arguments[0])
+            if events == kill_at:
+                os.kill(os.getpid(), signal.SIGKILL)
+
+    sys.addaudithook(watch)
+    train(request)
+
+
+def run_to_end(processes: ForkServerContext, request: Request) -> None:
+    process = processes.Process(target=train, args=(request,))
+    process.start()
+    process.join()
+    assert process.exitcode == 0
+
+
+def test_kills_inside_saves_change_nothing(
+    processes: ForkServerContext, request_: Request, uninterrupted: bytes
+) -> None:
+    """One kill at each place of the first two saves, and on through pruning; each time the run goes on."""
+    inside = 0
+    for kill_at in range(1, 41):
+        process = processes.Process(target=train_and_die, args=(request_, kill_at))
+        process.start()
+        process.join()
+        inside += bool(list((request_.output / "checkpoints").glob(".step-*.partial")))
+        if process.exitcode == 0:
+            break
+        assert process.exitcode == -signal.SIGKILL
+    run_to_end(processes, request_)
+    assert inside >= 10, "too few kills fell inside a save to prove anything"
+    assert weights(request_) == uninterrupted
+
+
+def test_kills_at_random_moments_change_nothing(
+    processes: ForkServerContext, request_: Request, uninterrupted: bytes
+) -> None:
+    """Mid-epoch, at an epoch's edge, right after a resume, while preparing, validating, saving, publishing."""
+    rng = random.Random(7)
+    kills = 0
+    for _ in range(25):
+        process = processes.Process(target=train, args=(request_,))
+        process.start()
+        kills += killed_within(process, rng.uniform(0.0, 1.2))
+        if not process.exitcode:
+            break
+    run_to_end(processes, request_)
+    assert kills >= 3
+    assert weights(request_) == uninterrupted
+
+
+def killed_within(process: BaseProcess, seconds: float) -> bool:
+    process.join(seconds)
+    if process.exitcode is None:
+        process.kill()
+        process.join()
+        return True
+    return False
+
+
+def test_a_damaged_newest_checkpoint_costs_only_time(request_: Request, uninterrupted: bytes) -> None:
+    train(replace(request_, settings={**SETTINGS, "train.steps": 14}))
+    newest = request_.output / "checkpoints" / "step-14" / "model.safetensors"
+    newest.write_bytes(newest.read_bytes()[:-100])
+    train(request_)
+    assert weights(request_) == uninterrupted
+
+
+def test_stopping_and_going_on_at_every_step_changes_nothing(request_: Request, uninterrupted: bytes) -> None:
+    for steps in (1, 2, 3, 5, 11, 12, 13, 24):
+        train(replace(request_, settings={**SETTINGS, "train.steps": steps}))
+    assert weights(request_) == uninterrupted
+
+
+def test_a_full_disk_leaves_the_last_checkpoint_and_says_so(
+    processes: ForkServerContext, request_: Request, uninterrupted: bytes, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """The system refuses files over a certain size, as a full disk refuses every file."""
+    train(replace(request_, settings={**SETTINGS, "train.steps": 6}))
+    process = processes.Process(target=train_with_little_room, args=(request_,))
+    process.start()
+    process.join()
+    assert process.exitcode == 1
+    assert "multihead: cannot read or write a file: " in capfd.readouterr().err
+    assert checkpoint.saved_steps(request_.output / "checkpoints")[-1] == 6
+    assert not list((request_.output / "checkpoints").glob(".*"))
+    train(request_)
+    assert weights(request_) == uninterrupted
+
+
+def train_with_little_room(request: Request) -> None:
+    import resource
+
+    from multihead.cli import said_in_words
+
+    resource.setrlimit(resource.RLIMIT_FSIZE, (10_000, 10_000))
+    said_in_words(lambda: train(request))
+
+
+def test_the_clock_of_a_run_goes_on(request_: Request) -> None:
+    train(replace(request_, settings={**SETTINGS, "train.steps": 3}))
+    folder: Path = request_.output / "checkpoints"
+    first = checkpoint.load(folder / "step-3").state.seconds
+    time.sleep(0.5)
+    train(request_)
+    assert first < checkpoint.load(folder / "step-24").state.seconds

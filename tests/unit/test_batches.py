@@ -1,0 +1,135 @@
+"""Batches: every pair once, no batch over budget, the order a function of (seed, epoch)."""
+
+import math
+import random
+from itertools import islice
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from numpy.typing import NDArray
+
+from multihead import corpus
+from multihead.batches import Batch, Cursor, bpe_dropout, collate, in_order, plan, stream
+from multihead.config import DataConfig
+from multihead.corpus import Shards, ShardWriter
+from multihead.tokenizer import BOS_ID, EOS_ID, SubwordTokenizer
+from tests.conftest import copy_or_reverse, write_pairs
+
+Lengths = NDArray[np.int32]
+lengths_strategy = st.lists(st.tuples(st.integers(0, 40), st.integers(0, 40)), min_size=1, max_size=200).map(
+    lambda rows: np.array(rows, dtype=np.int32)
+)
+
+
+def padded(lengths: Lengths, batch: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Tokens of each side of a batch, with the end symbol and padding."""
+    sizes: NDArray[np.int64] = (lengths[batch].max(axis=0) + 1) * len(batch)
+    return sizes
+
+
+@given(lengths=lengths_strategy, budget=st.integers(41, 300), epoch=st.integers(0, 5))
+def test_each_pair_comes_once_an_epoch(lengths: Lengths, budget: int, epoch: int) -> None:
+    batches = plan(lengths, budget, 1, epoch)
+    assert sorted(np.concatenate(batches).tolist()) == list(range(len(lengths)))
+
+
+@given(lengths=lengths_strategy, budget=st.integers(41, 300))
+def test_no_batch_is_over_budget(lengths: Lengths, budget: int) -> None:
+    assert all(padded(lengths, batch).max() <= budget for batch in plan(lengths, budget, 1, 0))
+
+
+@given(lengths=lengths_strategy, budget=st.integers(41, 300))
+def test_a_batch_is_cut_off_only_when_it_is_nearly_full(lengths: Lengths, budget: int) -> None:
+    """At least 0.9 of the pairs that would fit, so there are at most so many batches."""
+    fewest = max(math.ceil(int(lengths[:, side].sum() + len(lengths)) / budget) for side in (0, 1))
+    longest = int(lengths.max()) + 1
+    most_needed = math.ceil(len(lengths) / math.ceil(0.9 * (budget // longest)))
+    assert fewest <= len(plan(lengths, budget, 1, 0)) <= most_needed
+
+
+def test_the_order_is_a_function_of_seed_and_epoch() -> None:
+    lengths = np.random.default_rng(0).integers(1, 30, (500, 2)).astype(np.int32)
+    first, again, other_epoch, other_seed = (
+        [batch.tolist() for batch in plan(lengths, 200, *at)] for at in ((1, 0), (1, 0), (1, 1), (2, 0))
+    )
+    assert first == again
+    assert first != other_epoch
+    assert first != other_seed
+    assert other_epoch != other_seed
+
+
+def test_padding_is_under_3_percent_on_multi30k(multi30k: Path, tmp_path: Path) -> None:
+    text = corpus.from_files(multi30k / "train.en.gz", multi30k / "train.de.gz")
+    corpus.prepare(text, tmp_path / "data", DataConfig())
+    lengths = Shards(tmp_path / "data", "train").lengths()
+    total = sum(int(padded(lengths, batch).sum()) for batch in plan(lengths, 4096, 1, 0))
+    assert 1 - (lengths + 1).sum() / total < 0.03
+
+
+# From shards to tensors
+
+
+@pytest.fixture
+def shards(tmp_path: Path) -> Shards:
+    rng = np.random.default_rng(0)
+    writer = ShardWriter(tmp_path, "train", 100)
+    for _ in range(60):
+        source, target = (rng.integers(4, 100, rng.integers(1, 12)).tolist() for _ in range(2))
+        writer.add(source, target)
+    writer.flush()
+    return Shards(tmp_path, "train")
+
+
+def test_a_batch_has_its_control_symbols_in_place() -> None:
+    batch = collate([(np.array([7, 8]), np.array([5])), (np.array([9]), np.array([6, 4, 7]))])
+    assert batch.source.tolist() == [[7, 8, EOS_ID], [9, EOS_ID, 0]]
+    assert batch.target_in.tolist() == [[BOS_ID, 5, 0, 0], [BOS_ID, 6, 4, 7]]
+    assert batch.target_out.tolist() == [[5, EOS_ID, 0, 0], [6, 4, 7, EOS_ID]]
+    assert batch.n_tokens == 6
+
+
+def same(one: Batch, other: Batch) -> bool:
+    return torch.equal(one.source, other.source) and torch.equal(one.target_out, other.target_out)
+
+
+@pytest.mark.parametrize("taken", [1, 5, 9, 10, 11, 25])
+def test_the_stream_goes_on_from_any_cursor(shards: Shards, taken: int) -> None:
+    """In the middle of an epoch, at its edge, and in a later one."""
+    whole = list(islice(stream(shards, 60, 1, Cursor()), 40))
+    rest = islice(stream(shards, 60, 1, whole[taken - 1][1]), 40 - taken)
+    assert all(same(one, other) and at == its for (one, at), (other, its) in zip(whole[taken:], rest, strict=True))
+
+
+def test_the_cursor_counts_epochs(shards: Shards) -> None:
+    n_batches = len(plan(shards.lengths(), 60, 1, 0))
+    cursors = [cursor for _, cursor in islice(stream(shards, 60, 1, Cursor()), n_batches)]
+    assert cursors[0] == Cursor(epoch=0, batch=1)
+    assert cursors[-1] == Cursor(epoch=1, batch=0)
+
+
+def test_validation_batches_hold_the_first_pairs_once(shards: Shards) -> None:
+    found = [int(pair) for pairs, _ in in_order(shards, 60, most=20) for pair in pairs]
+    assert sorted(found) == list(range(20))
+
+
+def test_bpe_dropout_goes_on_exactly_too(tmp_path: Path) -> None:
+    text = corpus.from_files(*write_pairs(tmp_path, copy_or_reverse(80, seed=2)))
+    corpus.prepare(text, tmp_path / "data", DataConfig())
+    tokenizer = SubwordTokenizer.load(tmp_path / "data" / "tokenizer.json")
+    pairs, augment = Shards(tmp_path / "data", "train"), bpe_dropout(tokenizer, 0.5, 256)
+    whole = list(islice(stream(pairs, 300, 1, Cursor(), augment), 20))
+    rest = list(islice(stream(pairs, 300, 1, whole[6][1], augment), 13))
+    plain = list(islice(stream(pairs, 300, 1, Cursor()), 20))
+    assert all(same(one, other) for (one, _), (other, _) in zip(whole[7:], rest, strict=True))
+    assert not all(same(one, other) for (one, _), (other, _) in zip(whole, plain, strict=True))
+
+
+def test_a_sentence_that_bpe_dropout_makes_too_long_stays_as_it_was(tmp_path: Path) -> None:
+    tokenizer = SubwordTokenizer.learn(["reverse reverse copy copy"] * 5, 280)
+    ids = np.array(tokenizer.encode("reverse copy"), dtype=np.uint16)
+    augment = bpe_dropout(tokenizer, 0.99, len(ids))
+    assert [side.tolist() for side in augment([(ids, ids)], random.Random(1))[0]] == [ids.tolist()] * 2

@@ -1,0 +1,183 @@
+"""A prepared corpus: whole or not there, held-out text kept apart, shards that read back what was written."""
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from multihead import corpus
+from multihead.config import DataConfig, UserError
+from multihead.corpus import ParallelText, Shards, ShardWriter, Summary, prepare
+from multihead.text import RawPair
+from multihead.tokenizer import SubwordTokenizer
+from tests.conftest import copy_or_reverse
+
+
+def raw(pairs: list[tuple[str, str]]) -> list[RawPair]:
+    return [(source.encode(), target.encode()) for source, target in pairs]
+
+
+def decoded(folder: Path, split: str) -> list[tuple[str, str]]:
+    tokenizer, shards = SubwordTokenizer.load(folder / "tokenizer.json"), Shards(folder, split)
+    sides = ([tokenizer.decode(ids.tolist()) for ids in shards[at]] for at in range(len(shards)))
+    return [(source, target) for source, target in sides]
+
+
+def test_training_text_comes_back_in_order_from_its_shards(tmp_path: Path) -> None:
+    pairs = [(f"sentence number {n}", f"Satz Nummer {n}") for n in range(50)]
+    valid = [("one more", "noch einer")]
+    prepare(ParallelText(train=raw(pairs), valid=raw(valid)), tmp_path / "data", DataConfig())
+    assert decoded(tmp_path / "data", "train") == pairs
+    assert decoded(tmp_path / "data", "valid") == valid
+
+
+def test_without_validation_text_a_slice_is_held_out(tmp_path: Path) -> None:
+    pairs = list(dict.fromkeys(copy_or_reverse(400, seed=1)))
+    summary = prepare(ParallelText(train=raw(pairs)), tmp_path / "data", DataConfig())
+    train, valid = decoded(tmp_path / "data", "train"), decoded(tmp_path / "data", "valid")
+    assert sorted(train + valid) == sorted(pairs)
+    assert 0 < len(valid) == summary.valid_pairs <= len(pairs) // 20 + 1
+
+
+def test_all_translations_of_a_held_out_source_are_held_out(tmp_path: Path) -> None:
+    pairs = [(f"sentence {n}", f"Satz {n} {variant}") for n in range(100) for variant in "abc"]
+    prepare(ParallelText(train=raw(pairs)), tmp_path / "data", DataConfig())
+    train, valid = ({source for source, _ in decoded(tmp_path / "data", split)} for split in ("train", "valid"))
+    assert not train & valid
+
+
+def test_what_is_held_out_does_not_depend_on_the_order_of_the_lines(tmp_path: Path) -> None:
+    pairs = list(dict.fromkeys(copy_or_reverse(200, seed=1)))
+    for name, text in (("one", pairs), ("two", pairs[::-1])):
+        prepare(ParallelText(train=raw(text)), tmp_path / name, DataConfig())
+    assert sorted(decoded(tmp_path / "one", "valid")) == sorted(decoded(tmp_path / "two", "valid"))
+
+
+def test_pairs_of_too_many_tokens_are_dropped_and_counted(tmp_path: Path) -> None:
+    pairs = [(f"short {n}", f"kurz {n}") for n in range(40)] + [
+        ("".join(map(chr, range(0x4E00, 0x4E20))), "a side of about as many bytes, to break no other rule than the one")
+    ]
+    summary = prepare(ParallelText(train=raw(pairs)), tmp_path / "data", DataConfig(max_length=20))
+    assert summary.cleaning["too_long"] == 1
+    assert summary.train_pairs + summary.valid_pairs == summary.cleaning["kept"] == 40
+
+
+def test_a_vocabulary_larger_than_the_corpus_can_give_is_refused_with_the_size_it_can(tmp_path: Path) -> None:
+    text = ParallelText(train=raw(copy_or_reverse(100, seed=1)))
+    with pytest.raises(UserError, match=r"gives a vocabulary of \d+ pieces, not 20,000"):
+        prepare(text, tmp_path / "data", DataConfig(), vocab_size=20_000)
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_vocabulary_that_was_not_asked_for_is_as_large_as_it_can_be(tmp_path: Path) -> None:
+    summary = prepare(ParallelText(train=raw(copy_or_reverse(100, seed=1))), tmp_path / "data", DataConfig())
+    assert 260 < summary.vocab_size < 400
+
+
+@pytest.mark.parametrize("pairs", [[], [("", "")], [("one", "eins")]])
+def test_a_corpus_with_nothing_to_train_on_is_refused(tmp_path: Path, pairs: list[tuple[str, str]]) -> None:
+    with pytest.raises(UserError, match="left to train on"):
+        prepare(ParallelText(train=raw(pairs)), tmp_path / "data", DataConfig())
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_folder_that_holds_something_is_not_touched(tmp_path: Path) -> None:
+    (tmp_path / "data").mkdir()
+    (tmp_path / "data" / "mine.txt").write_text("precious", encoding="utf-8")
+    with pytest.raises(UserError, match="is not empty"):
+        prepare(ParallelText(train=raw(copy_or_reverse(50, seed=1))), tmp_path / "data", DataConfig())
+    assert (tmp_path / "data" / "mine.txt").read_text(encoding="utf-8") == "precious"
+
+
+def test_what_goes_wrong_on_the_way_leaves_nothing_behind(tmp_path: Path) -> None:
+    source, target = tmp_path / "a", tmp_path / "b"
+    source.write_text("one\ntwo\n", encoding="utf-8")
+    target.write_text("eins\n", encoding="utf-8")
+    with pytest.raises(UserError, match="2 lines"):
+        prepare(corpus.from_files(source, target), tmp_path / "data", DataConfig())
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["a", "b"]
+
+
+def test_word_pieces_by_one_field(tmp_path: Path) -> None:
+    pairs = [(f"sentence number {n}", f"Satz Nummer {n}") for n in range(50)]
+    text = ParallelText(train=raw(pairs), valid=raw(pairs[:1]))
+    prepare(text, tmp_path / "data", DataConfig(tokenizer="wordpiece"))
+    model = json.loads((tmp_path / "data" / "tokenizer.json").read_text(encoding="utf-8"))["model"]
+    assert model["type"] == "WordPiece"
+    assert decoded(tmp_path / "data", "train") == pairs
+
+
+def test_standard_input_can_be_one_file_only() -> None:
+    with pytest.raises(UserError, match="standard input"):
+        corpus.from_files(Path("-"), Path("-"))
+
+
+@pytest.mark.parametrize(
+    ("source", "target", "expected"),
+    [
+        ("a.en", "a.de.gz", ("en", "de")),
+        ("corpus.txt", "corpus.gz", ("", "")),
+        ("de", "train.tok.deu", ("", "deu")),
+    ],
+)
+def test_the_language_is_guessed_from_the_name(source: str, target: str, expected: tuple[str, str]) -> None:
+    found = corpus.languages_of(Path(source), Path(target))
+    assert (found["data.source_lang"], found["data.target_lang"]) == expected
+
+
+def test_a_summary_survives_its_file(tmp_path: Path) -> None:
+    text = ParallelText(train=raw(copy_or_reverse(50, seed=1)), sizes=[1, 2], description="toy")
+    summary = prepare(text, tmp_path / "data", DataConfig(source_lang="en"))
+    assert corpus.read_summary(tmp_path / "data") == summary
+
+
+def test_a_folder_that_is_no_corpus_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match="not a prepared corpus"):
+        corpus.read_summary(tmp_path)
+    (tmp_path / "corpus.json").write_text('{"x": 1}', encoding="utf-8")
+    with pytest.raises(UserError, match=r"cannot read .*corpus\.json"):
+        corpus.read_summary(tmp_path)
+
+
+ids = st.lists(st.integers(0, 60_000), max_size=6)
+
+
+@given(pairs=st.lists(st.tuples(ids, ids), max_size=20), vocab_size=st.sampled_from([60_001, 70_000]))
+def test_shards_read_back_what_was_written(
+    tmp_path_factory: pytest.TempPathFactory, pairs: list[tuple[list[int], list[int]]], vocab_size: int
+) -> None:
+    folder = tmp_path_factory.mktemp("shards")
+    writer = ShardWriter(folder, "train", vocab_size)
+    for pair in pairs:
+        writer.add(*pair)
+    writer.flush()
+    shards = Shards(folder, "train")
+    assert [tuple(side.tolist() for side in shards[at]) for at in range(len(shards))] == pairs
+    assert shards.lengths().tolist() == [[len(source), len(target)] for source, target in pairs]
+
+
+def test_pairs_are_spread_over_shards(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(corpus, "SHARD", 7)
+    writer = ShardWriter(tmp_path, "train", 100)
+    for n in range(20):
+        writer.add([n], [n, n])
+    writer.flush()
+    shards = Shards(tmp_path, "train")
+    assert len(list(tmp_path.glob("*.tokens.npy"))) == 3
+    assert [shards[n][1].tolist() for n in range(20)] == [[n, n] for n in range(20)]
+
+
+def test_shards_are_memory_mapped(tmp_path: Path) -> None:
+    writer = ShardWriter(tmp_path, "train", 100)
+    writer.add([1], [2])
+    writer.flush()
+    assert isinstance(Shards(tmp_path, "train")[0][0].base, np.memmap)
+
+
+def test_the_embedded_corpus_is_honest_about_itself(tmp_path: Path) -> None:
+    summary: Summary = prepare(corpus.embedded(), tmp_path / "data", DataConfig())
+    assert "grammar" in summary.description
+    assert summary.train_pairs > 30_000

@@ -1,0 +1,127 @@
+"""Text to ids and back, without a loss and without surprises."""
+
+import random
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from multihead.config import UserError
+from multihead.tokenizer import BOS_ID, EOS_ID, PAD_ID, SPECIAL_TOKENS, SubwordTokenizer
+
+TEXTS = [
+    "Ein Mann fährt mit dem Fahrrad zum Bahnhof.",
+    "A man rides his bike to the station, doesn't he?",
+    "L'homme qui marche n'a pas 1234 amis.",
+    "हिन्दी में लिखा हुआ वाक्य",
+] * 5
+KINDS = ["bpe", "wordpiece"]
+
+
+@pytest.fixture(scope="module", params=KINDS)
+def tokenizer(request: pytest.FixtureRequest) -> SubwordTokenizer:
+    return SubwordTokenizer.learn(TEXTS, 400, request.param)
+
+
+@given(text=st.text())
+def test_any_text_survives_the_round_trip(tokenizer: SubwordTokenizer, text: str) -> None:
+    assert tokenizer.decode(tokenizer.encode(text)) == text
+
+
+@pytest.mark.parametrize(
+    "text", ["", " ", "  two  ", "\x00", "\u2028\u0085\r", "\ufeffx", "👩‍👩‍👧", "\u202eabc", "a\tb\n"]
+)
+def test_awkward_text_survives_the_round_trip(tokenizer: SubwordTokenizer, text: str) -> None:
+    assert tokenizer.decode(tokenizer.encode(text)) == text
+
+
+@given(text=st.text(), special=st.sampled_from(SPECIAL_TOKENS))
+def test_control_symbols_in_a_users_text_are_plain_text(tokenizer: SubwordTokenizer, text: str, special: str) -> None:
+    ids = tokenizer.encode(text + special + text)
+    assert min(ids) >= len(SPECIAL_TOKENS)
+    assert tokenizer.decode(ids) == text + special + text
+
+
+def test_control_symbols_are_safe_after_loading_too(tokenizer: SubwordTokenizer, tmp_path: Path) -> None:
+    (tmp_path / "tokenizer.json").write_text(tokenizer.to_json(), encoding="utf-8")
+    loaded = SubwordTokenizer.load(tmp_path / "tokenizer.json")
+    for text in [*TEXTS, "</s> <pad>"]:
+        assert loaded.encode(text) == tokenizer.encode(text)
+        assert min(loaded.encode(text)) >= len(SPECIAL_TOKENS)
+
+
+def test_control_symbols_have_no_text(tokenizer: SubwordTokenizer) -> None:
+    assert tokenizer.decode([BOS_ID, *tokenizer.encode("Ein Mann"), EOS_ID, PAD_ID]) == "Ein Mann"
+
+
+def test_a_batch_equals_its_texts_alone(tokenizer: SubwordTokenizer) -> None:
+    assert tokenizer.encode_batch(TEXTS) == [tokenizer.encode(text) for text in TEXTS]
+
+
+def test_a_word_has_one_form_wherever_it_stands(tokenizer: SubwordTokenizer) -> None:
+    (first, *_), (*_, last) = tokenizer.encode("Mann x"), tokenizer.encode("x Mann")
+    assert first == last
+
+
+def test_a_word_keeps_its_vowel_signs_together() -> None:
+    """Marks are part of words: otherwise no Indic word could become one piece."""
+    tokenizer = SubwordTokenizer.learn(["हिन्दी"] * 10, 400)
+    assert len(tokenizer.encode("हिन्दी")) == 1
+
+
+def test_digits_stand_alone(tokenizer: SubwordTokenizer) -> None:
+    assert tokenizer.tokens(tokenizer.encode("1234")) == ["Ġ1", "2", "3", "4"] or len(tokenizer.encode("1234")) > 4
+
+
+def test_learning_is_deterministic() -> None:
+    assert len({SubwordTokenizer.learn(TEXTS, 350).to_json() for _ in range(3)}) == 1
+
+
+def test_a_vocabulary_has_at_most_the_size_asked_for() -> None:
+    assert SubwordTokenizer.learn(TEXTS, 300).vocab_size == 300
+    assert SubwordTokenizer.learn(["a"], 30_000).vocab_size < 300
+
+
+def test_a_vocabulary_smaller_than_the_bytes_is_refused_in_words() -> None:
+    with pytest.raises(UserError, match="at least 260 entries"):
+        SubwordTokenizer.learn(TEXTS, 100)
+
+
+@given(text=st.sampled_from(TEXTS), dropout=st.floats(0.0, 0.9), seed=st.integers(0, 1000))
+def test_bpe_dropout_keeps_the_text(text: str, dropout: float, seed: int) -> None:
+    recut = BPE.resegment(BPE.encode(text), dropout, random.Random(seed))
+    assert BPE.decode(recut) == text
+
+
+def test_bpe_dropout_is_a_function_of_its_generator() -> None:
+    ids = BPE.encode(TEXTS[0])
+    cuts = [BPE.resegment(ids, 0.5, random.Random(seed)) for seed in (1, 1, 2)]
+    assert cuts[0] == cuts[1] != cuts[2]
+
+
+def test_bpe_dropout_of_0_is_plain_bpe() -> None:
+    for text in TEXTS:
+        assert BPE.resegment(BPE.encode(text), 0.0, random.Random(1)) == BPE.encode(text)
+
+
+def test_bpe_dropout_gives_more_pieces() -> None:
+    ids = BPE.encode(" ".join(TEXTS))
+    assert len(BPE.resegment(ids, 0.3, random.Random(1))) > 1.2 * len(ids)
+
+
+@pytest.mark.parametrize("content", ["", "{}", "not json", '{"version": "1.0"}'])
+def test_a_broken_tokenizer_is_refused_by_name(tmp_path: Path, content: str) -> None:
+    (tmp_path / "tokenizer.json").write_text(content, encoding="utf-8")
+    with pytest.raises(UserError, match=r"tokenizer\.json"):
+        SubwordTokenizer.load(tmp_path / "tokenizer.json")
+
+
+def test_a_foreign_tokenizer_is_refused_by_name(tmp_path: Path) -> None:
+    foreign = BPE.to_json().replace("<pad>", "<x>")
+    (tmp_path / "tokenizer.json").write_text(foreign, encoding="utf-8")
+    with pytest.raises(UserError, match="not a tokenizer of Multihead"):
+        SubwordTokenizer.load(tmp_path / "tokenizer.json")
+
+
+BPE = SubwordTokenizer.learn(TEXTS, 400)

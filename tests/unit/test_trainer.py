@@ -1,0 +1,180 @@
+"""§5 against its formulas: the rate, the smoothed loss, one step."""
+
+import math
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor
+
+from multihead import corpus
+from multihead.config import Overrides, TrainConfig, configure
+from multihead.tokenizer import SubwordTokenizer
+from multihead.trainer import Trainer, learning_rate, pick_precision, smoothed_loss
+from tests.conftest import QUICK
+
+
+@pytest.fixture(scope="module")
+def prepared(toy_text: tuple[Path, Path], tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("prepared") / "data"
+    corpus.prepare(corpus.from_files(*toy_text), folder, configure(QUICK).data)
+    return folder
+
+
+def trainer(data: Path, **settings: object) -> Trainer:
+    tokenizer = SubwordTokenizer.load(data / "tokenizer.json")
+    named: Overrides = {name.replace("__", "."): value for name, value in settings.items()}
+    return Trainer(configure(QUICK, {"model.vocab_size": tokenizer.vocab_size}, named), data, tokenizer)
+
+
+# The schedule
+
+
+def test_the_rate_is_equation_3() -> None:
+    for step in (1, 100, 3999, 4000, 4001, 100_000):
+        expected = 512**-0.5 * min(step**-0.5, step * 4000**-1.5)
+        assert learning_rate(step, 512, TrainConfig()) == pytest.approx(expected, rel=1e-12)
+
+
+def test_the_rate_peaks_at_the_end_of_warm_up() -> None:
+    rates = [learning_rate(step, 512, TrainConfig(warmup=50)) for step in range(1, 200)]
+    assert int(np.argmax(rates)) + 1 == 50
+    assert learning_rate(50, 512, TrainConfig(warmup=50, lr_scale=2)) == 2 * rates[49]
+
+
+# The loss
+
+
+def test_the_smoothed_loss_is_its_definition() -> None:
+    """Cross-entropy against (1 - ε) · one-hot + ε / V, and nothing for padding."""
+    torch.manual_seed(0)
+    logits, target = torch.randn(2, 3, 7), torch.tensor([[4, 2, 0], [6, 0, 0]])
+    expected = 0.0
+    for b, t in ((0, 0), (0, 1), (1, 0)):
+        log_probs = logits[b, t].log_softmax(dim=-1)
+        for v in range(7):
+            expected -= (0.9 * (v == int(target[b, t])) + 0.1 / 7) * log_probs[v].item()
+    loss, plain = smoothed_loss(logits, target, 0.1)
+    assert loss.item() == pytest.approx(expected, rel=1e-5)
+    assert plain.item() == pytest.approx(smoothed_loss(logits, target, 0.0)[0].item(), rel=1e-6)
+
+
+@pytest.mark.parametrize("smoothing", [0.0, 0.1, 0.2])
+def test_the_smoothed_loss_equals_that_of_torch_with_its_gradient(smoothing: float) -> None:
+    torch.manual_seed(0)
+    ours, theirs = (torch.randn(4, 5, 11).requires_grad_() for _ in range(2))
+    theirs.data.copy_(ours.data)
+    target = torch.randint(0, 11, (4, 5))
+    smoothed_loss(ours, target, smoothing)[0].backward()
+    torch.nn.functional.cross_entropy(
+        theirs.flatten(0, 1), target.flatten(), ignore_index=0, reduction="sum", label_smoothing=smoothing
+    ).backward()
+    assert ours.grad is not None
+    torch.testing.assert_close(ours.grad, theirs.grad)
+
+
+# A step
+
+
+def weights(run: Trainer) -> Tensor:
+    return torch.cat([parameter.detach().flatten() for parameter in run.model.parameters()])
+
+
+def test_a_step_is_adam_at_the_rate_of_equation_3(prepared: Path) -> None:
+    """The first step of Adam moves every weight that has a gradient by about the rate."""
+    run = trainer(prepared, model__dropout=0.0)
+    before = weights(run)
+    run.step()
+    moved = (weights(run) - before).abs().max().item()
+    assert moved == pytest.approx(learning_rate(1, 16, run.config.train), rel=1e-3)
+
+
+def test_dropout_is_a_function_of_seed_and_step(prepared: Path) -> None:
+    one, other = trainer(prepared), trainer(prepared)
+    one.step()
+    torch.manual_seed(999)  # whatever happens in between, such as a validation
+    torch.rand(5)
+    other.step()
+    assert torch.equal(weights(one), weights(other))
+    assert not torch.equal(weights(one), weights(trainer(prepared, train__seed=2)))
+
+
+def test_accumulated_batches_equal_one_batch_of_all(prepared: Path) -> None:
+    """Two batches in one step have the gradient of their union: losses are divided by all tokens of the step."""
+    run = trainer(prepared, train__accumulate=2, model__dropout=0.0)
+    (one, _), (other, _) = (next(run._stream) for _ in range(2))
+    n_tokens = one.n_tokens + other.n_tokens
+    assert one.n_tokens != other.n_tokens
+    expected = torch.zeros_like(weights(run))
+    for batch in (one, other):
+        logits = run.model(batch.source, batch.target_in)
+        loss = smoothed_loss(logits, batch.target_out, 0.1)[0] / n_tokens
+        gradients = torch.autograd.grad(loss, list(run.model.parameters()))
+        expected += torch.cat([gradient.flatten() for gradient in gradients])
+    for batch in (one, other):
+        run._backward(batch, n_tokens)
+    found = torch.cat([parameter.grad.flatten() for parameter in run.model.parameters() if parameter.grad is not None])
+    torch.testing.assert_close(found, expected, atol=1e-7, rtol=1e-5)
+
+
+def test_the_gradient_can_be_clipped(prepared: Path) -> None:
+    run = trainer(prepared, train__clip_norm=0.01, model__dropout=0.0)
+    batch, _ = next(run._stream)
+    run._backward(batch, batch.n_tokens)
+    assert run._gradient_is_usable()
+    norms = [parameter.grad.norm() for parameter in run.model.parameters() if parameter.grad is not None]
+    assert torch.stack(norms).norm().item() == pytest.approx(0.01, rel=1e-3)
+
+
+@pytest.mark.parametrize("poison", [math.nan, math.inf])
+def test_a_step_without_a_usable_gradient_is_left_out_and_counted(prepared: Path, poison: float) -> None:
+    run = trainer(prepared)
+    run.step()
+    before = weights(run)
+    hook = run.model.output.weight.register_hook(lambda gradient: gradient * poison)
+    run.step()
+    assert torch.equal(weights(run), before)
+    assert (run.state.step, run.state.skipped, run.skipped_in_a_row) == (2, 1, 1)
+    hook.remove()
+    run.step()
+    assert not torch.equal(weights(run), before)
+    assert (run.state.skipped, run.skipped_in_a_row) == (1, 0)
+
+
+def test_a_restored_run_goes_on_bit_for_bit(prepared: Path) -> None:
+    whole, first, second = (trainer(prepared) for _ in range(3))
+    for _ in range(12):
+        whole.step()
+    for _ in range(5):
+        first.step()
+    second.restore(first.checkpoint(), Path("there"))
+    for _ in range(7):
+        second.step()
+    assert torch.equal(weights(second), weights(whole))
+
+
+def test_validation_measures_perplexity_and_bleu(prepared: Path) -> None:
+    figures = trainer(prepared).validate()
+    assert figures["valid_perplexity"] == pytest.approx(math.exp(figures["valid_loss"]))
+    assert 0 <= figures["valid_bleu"] <= 100
+
+
+def test_validation_does_not_depend_on_the_batch_size(prepared: Path) -> None:
+    losses = [trainer(prepared, data__batch_tokens=tokens).validation_loss() for tokens in (33, 100, 1000)]
+    assert losses == pytest.approx([losses[0]] * 3, rel=1e-5)
+
+
+def test_precision_is_chosen_by_the_hardware() -> None:
+    cpu = torch.device("cpu")
+    assert pick_precision("auto", cpu) == torch.float32
+    assert pick_precision("bfloat16", cpu) == torch.bfloat16
+
+
+def test_a_step_in_bfloat16_is_close_to_one_in_float32(prepared: Path) -> None:
+    full, half = (trainer(prepared, train__precision=name, model__dropout=0.0) for name in ("float32", "bfloat16"))
+    for run in (full, half):
+        for _ in range(3):
+            run.step()
+    assert half.meter.loss == pytest.approx(full.meter.loss, rel=0.01)
+    assert weights(half).dtype == torch.float32
