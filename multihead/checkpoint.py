@@ -3,9 +3,7 @@
 A checkpoint is a folder `step-N` with FILES and their sums; a model folder has config, weights and tokenizer.
 """
 
-import hashlib
 import json
-import os
 import re
 import shutil
 from collections.abc import Callable, Iterable
@@ -19,6 +17,7 @@ from torch import Tensor
 
 from multihead.batches import Cursor
 from multihead.config import RunConfig, UserError, from_json, to_json
+from multihead.files import appearing_whole, replace_text, replacing, sha256
 from multihead.model import Transformer
 from multihead.tokenizer import SubwordTokenizer
 
@@ -77,24 +76,19 @@ def load_weights(model: Transformer, weights: Tensors, origin: Path) -> None:
 def save(checkpoints: Path, checkpoint: Checkpoint) -> Path:
     """Write `step-N`. A crash at any moment leaves the checkpoints before it, and at most a folder to be swept."""
     final = checkpoints / f"step-{checkpoint.state.step}"
-    aside = checkpoints / f".step-{checkpoint.state.step}.partial"
-    shutil.rmtree(aside, ignore_errors=True)
-    aside.mkdir(parents=True)
-    try:
+    with appearing_whole(final) as aside:
         _write_tensors(aside / "model.safetensors", checkpoint.weights)
         _write_tensors(aside / "optimizer.safetensors", checkpoint.optimizer)
         state = {"format": FORMAT, **asdict(checkpoint.state)}
-        _write_text(aside / "state.json", json.dumps(state, indent=2) + "\n")
-        _write_text(aside / "config.json", to_json(checkpoint.config))
-        _write_text(aside / "tokenizer.json", checkpoint.tokenizer_json)
-        _write_text(aside / SUMS, "".join(f"{_sha256(aside / name)}  {name}\n" for name in FILES))
-        _sync(aside)
-        if final.exists():  # it did not verify, or we would have gone on from it
-            shutil.rmtree(final)
-        aside.rename(final)
-        _sync(checkpoints)
-    finally:
-        shutil.rmtree(aside, ignore_errors=True)
+        texts = {
+            "state.json": json.dumps(state, indent=2) + "\n",
+            "config.json": to_json(checkpoint.config),
+            "tokenizer.json": checkpoint.tokenizer_json,
+        }
+        for name, text in texts.items():
+            (aside / name).write_text(text, encoding="utf-8")
+        sums = "".join(f"{sha256(aside / name)}  {name}\n" for name in FILES)
+        (aside / SUMS).write_text(sums, encoding="utf-8")
     return final
 
 
@@ -144,7 +138,7 @@ def verify(folder: Path) -> None:
         lines = (folder / SUMS).read_text(encoding="utf-8").split("\n")
         sums = {name: expected for expected, _, name in (line.partition("  ") for line in lines)}
         for name in FILES:
-            if _sha256(folder / name) != sums.get(name):
+            if sha256(folder / name) != sums.get(name):
                 raise UserError(f"{folder / name} is not what was written")
     except (OSError, UnicodeDecodeError) as error:
         raise UserError(f"{folder} is incomplete: {error}") from None
@@ -180,9 +174,8 @@ def save_model(folder: Path, weights: Tensors, config: RunConfig, tokenizer_json
     folder.mkdir(parents=True, exist_ok=True)
     save_config(folder, config)
     replace_text(folder / "tokenizer.json", tokenizer_json)
-    aside = folder / ".model.safetensors.partial"
-    _write_tensors(aside, weights, {"step": str(step)})
-    os.replace(aside, folder / "model.safetensors")
+    with replacing(folder / "model.safetensors") as aside:
+        _write_tensors(aside, weights, {"step": str(step)})
 
 
 def published_step(folder: Path) -> int | None:
@@ -230,7 +223,6 @@ def _write_tensors(path: Path, tensors: Tensors, metadata: dict[str, str] | None
     except SafetensorError as error:  # how the library reports a full disk
         raise OSError(f"{path}: {error}") from None
     path.chmod(0o644)  # the library lets nobody but the owner read it, and models are shared
-    _sync(path)
 
 
 def _read_tensors(path: Path) -> Tensors:
@@ -238,29 +230,3 @@ def _read_tensors(path: Path) -> Tensors:
         return load_file(path)
     except (SafetensorError, OSError) as error:
         raise UserError(f"cannot read {path}: {error}") from None
-
-
-def replace_text(path: Path, text: str) -> None:
-    """Give a file new content in one go: a reader, or a crash, sees the old one or the new one."""
-    aside = path.with_name(f".{path.name}.partial")
-    _write_text(aside, text)
-    os.replace(aside, path)
-
-
-def _write_text(path: Path, text: str) -> None:
-    path.write_text(text, encoding="utf-8")
-    _sync(path)
-
-
-def _sync(path: Path) -> None:
-    """Wait until a file or the names in a folder are on the disk."""
-    handle = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)
-
-
-def _sha256(path: Path) -> str:
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()

@@ -5,11 +5,10 @@
 `tokens` holds source and target of every pair, one after the other; row i of `ends` says where its sides end.
 """
 
-import contextlib
 import heapq
 import json
 import re
-import shutil
+from array import array
 from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import asdict, dataclass, field
@@ -22,6 +21,7 @@ from numpy.typing import NDArray
 
 from multihead import grammar
 from multihead.config import DataConfig, Overrides, UserError, vocab_size_for
+from multihead.files import appearing_whole
 from multihead.text import (
     Pair,
     RawPair,
@@ -123,8 +123,10 @@ def prepare(
     talk: Talk = lambda line: None,
 ) -> Summary:
     """Clean `text`, learn the tokenizer and write `folder`, which appears whole or not at all."""
+    if folder.exists() and not (folder.is_dir() and not any(folder.iterdir())):
+        raise UserError(f"{folder} is there already and is not empty: choose another folder, or remove it")
     report = Report()
-    with _appearing_whole(folder) as aside:
+    with appearing_whole(folder) as aside:
         spool = _Spool(aside / "clean.txt")
         held_out = _clean_into(spool, text, config, report)
         tokenizer = _learn_tokenizer(spool, report.kept, config.tokenizer, vocab_size)
@@ -167,23 +169,6 @@ def _refuse_empty(summary: Summary) -> None:
     for n_pairs, purpose in ((summary.train_pairs, "train on"), (summary.valid_pairs, "validate with")):
         if not n_pairs:
             raise UserError(f"no pair is left to {purpose}: the text is too small, or every line is too long")
-
-
-@contextlib.contextmanager
-def _appearing_whole(folder: Path) -> Iterator[Path]:
-    """A folder to write into that gets its name when the work is done, and vanishes if the work fails."""
-    if folder.exists() and any(folder.iterdir()):
-        raise UserError(f"{folder} is there already and is not empty: choose another folder, or remove it")
-    aside = folder.with_name(f".{folder.name}.partial")
-    shutil.rmtree(aside, ignore_errors=True)
-    aside.mkdir(parents=True)
-    try:
-        yield aside
-        if folder.exists():
-            folder.rmdir()
-        aside.rename(folder)
-    finally:
-        shutil.rmtree(aside, ignore_errors=True)
 
 
 class _Spool:
@@ -285,31 +270,29 @@ class ShardWriter:
 
     def __init__(self, folder: Path, split: str, vocab_size: int) -> None:
         self._prefix = f"{folder / split}-"
-        self._dtype = np.uint16 if vocab_size <= 1 << 16 else np.uint32
+        self._typecode = "H" if vocab_size <= 1 << 16 else "I"  # 2 or 4 bytes a token
         self._n_shards = 0
         self.n_pairs = 0
         self._clear()
 
     def _clear(self) -> None:
-        self._parts: list[Ids] = []
-        self._ends: list[tuple[int, int]] = []
-        self._n_tokens = 0
+        self._tokens, self._ends = array(self._typecode), array("q")
 
     def add(self, source: list[int], target: list[int]) -> None:
-        self._parts.append(np.array(source + target, dtype=self._dtype))
-        source_end = self._n_tokens + len(source)
-        self._n_tokens = source_end + len(target)
-        self._ends.append((source_end, self._n_tokens))
+        for side in (source, target):
+            self._tokens.extend(side)
+            self._ends.append(len(self._tokens))
         self.n_pairs += 1
-        if len(self._ends) == SHARD:
+        if self.n_pairs % SHARD == 0:
             self.flush()
 
     def flush(self) -> None:
         """Write what is left; the last call of all."""
         if not self._ends:
             return
-        np.save(f"{self._prefix}{self._n_shards:05}.tokens.npy", np.concatenate(self._parts))
-        np.save(f"{self._prefix}{self._n_shards:05}.ends.npy", np.array(self._ends, dtype=np.int64))
+        name = f"{self._prefix}{self._n_shards:05}"
+        np.save(f"{name}.tokens.npy", np.asarray(self._tokens))
+        np.save(f"{name}.ends.npy", np.asarray(self._ends).reshape(-1, 2))
         self._n_shards += 1
         self._clear()
 

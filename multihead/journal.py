@@ -11,7 +11,7 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, ProgressColumn, Task, TextColumn
 from rich.text import Text
 
-from multihead.checkpoint import replace_text
+from multihead.files import replace_text
 
 LOG = "log.jsonl"
 PICTURE = "training.png"

@@ -127,26 +127,27 @@ def test_stopping_and_going_on_at_every_step_changes_nothing(request_: Request, 
 
 
 def test_a_full_disk_leaves_the_last_checkpoint_and_says_so(
-    processes: ForkServerContext, request_: Request, uninterrupted: bytes, capfd: pytest.CaptureFixture[str]
+    processes: ForkServerContext, request_: Request, uninterrupted: bytes, tmp_path: Path
 ) -> None:
     """The system refuses files over a certain size, as a full disk refuses every file."""
     train(replace(request_, settings={**SETTINGS, "train.steps": 6}))
-    process = processes.Process(target=train_with_little_room, args=(request_,))
+    process = processes.Process(target=train_with_little_room, args=(request_, tmp_path / "stderr"))
     process.start()
     process.join()
     assert process.exitcode == 1
-    assert "multihead: cannot read or write a file: " in capfd.readouterr().err
+    assert "multihead: cannot read or write a file: " in (tmp_path / "stderr").read_text(encoding="utf-8")
     assert checkpoint.saved_steps(request_.output / "checkpoints")[-1] == 6
     assert not list((request_.output / "checkpoints").glob(".*"))
     train(request_)
     assert weights(request_) == uninterrupted
 
 
-def train_with_little_room(request: Request) -> None:
+def train_with_little_room(request: Request, stderr: Path) -> None:
     import resource
 
     from multihead.cli import said_in_words
 
+    sys.stderr = stderr.open("w", encoding="utf-8")
     resource.setrlimit(resource.RLIMIT_FSIZE, (10_000, 10_000))
     said_in_words(lambda: train(request))
 

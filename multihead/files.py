@@ -1,0 +1,58 @@
+"""Files that are there whole or not at all, whatever happens while they are written."""
+
+import contextlib
+import hashlib
+import os
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+
+@contextlib.contextmanager
+def appearing_whole(folder: Path) -> Iterator[Path]:
+    """A folder to write into: it gets its name once all is on the disk, and vanishes if the work fails."""
+    aside = folder.with_name(f".{folder.name}.partial")
+    shutil.rmtree(aside, ignore_errors=True)
+    aside.mkdir(parents=True)
+    try:
+        yield aside
+        for file in aside.iterdir():
+            sync(file)
+        sync(aside)
+        if folder.exists():
+            shutil.rmtree(folder)
+        aside.rename(folder)
+        sync(folder.parent)
+    finally:
+        shutil.rmtree(aside, ignore_errors=True)
+
+
+@contextlib.contextmanager
+def replacing(path: Path) -> Iterator[Path]:
+    """A file to write, which then takes the place of `path` in one go: a reader sees the old or the new one."""
+    aside = path.with_name(f".{path.name}.partial")
+    try:
+        yield aside
+        sync(aside)
+        os.replace(aside, path)
+    finally:
+        aside.unlink(missing_ok=True)
+
+
+def replace_text(path: Path, text: str) -> None:
+    with replacing(path) as aside:
+        aside.write_text(text, encoding="utf-8")
+
+
+def sync(path: Path) -> None:
+    """Wait until a file, or the names in a folder, are on the disk."""
+    handle = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
+def sha256(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
