@@ -5,23 +5,29 @@ BIN := $(VENV)/bin
 # Two test processes with one thread each: more threads than cores would only wait for each other.
 PYTEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --dist loadgroup
 
-.PHONY: demo test test-all check docs
+.PHONY: demo test test-all check docs chromium
 
 $(VENV)/installed: pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable ".[dev]"
 	touch $@
 
-demo: $(VENV)/installed  ## train on the embedded corpus for four minutes and show what was learned
-	$(BIN)/multihead train --output demo --minutes 4
+demo: $(VENV)/installed  ## train on the embedded corpus for four minutes, translate, score, look inside
+	$(BIN)/python examples/demo.py
 
-test: $(VENV)/installed  ## what CI runs
+# The browser tests need Chromium; where it cannot be installed they are skipped, in words.
+chromium:
+	@command -v chromium >/dev/null || { [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null \
+		&& apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq chromium >/dev/null; } \
+		|| echo "no Chromium: its tests will be skipped; install the package 'chromium' to run them"
+
+test: $(VENV)/installed chromium  ## what CI runs
 	$(BIN)/ruff format --check --quiet .
 	$(BIN)/ruff check --quiet .
 	$(BIN)/mypy
 	$(PYTEST) -m "not slow"
 
-test-all: $(VENV)/installed  ## everything, with branch coverage
+test-all: $(VENV)/installed chromium  ## everything, with branch coverage
 	$(PYTEST) --cov --cov-report=term-missing:skip-covered
 
 check: $(VENV)/installed  ## before a commit: format, lint, types, fast tests

@@ -2,9 +2,22 @@
 
 from collections.abc import Mapping
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-__all__ = ["__version__", "train"]
+if TYPE_CHECKING:
+    from multihead.translate import Translator
+
+__all__ = ["__version__", "load", "train"]
 __version__ = "0.1.0"
+
+# torch takes seconds to import and `multihead --help` does without, so the functions import what they need.
+
+
+def load(name: str | Path, *more: str | Path) -> "Translator":
+    """A model to translate with, by its folder or the name of a bundled one; several vote as an ensemble."""
+    from multihead.translate import load as load_translator
+
+    return load_translator(name, *more)
 
 
 def train(
@@ -24,7 +37,7 @@ def train(
     made by `multihead prepare`; or, with neither, the embedded one. `settings` are fields by their dotted names:
     `{"train.steps": 5000}`.
     """
-    from multihead.run import Request  # torch takes seconds to import, and `multihead --help` does without
+    from multihead.run import Request
     from multihead.run import train as run
 
     def path(name: str | Path | None) -> Path | None:

@@ -53,6 +53,11 @@ def plan(lengths: NDArray[np.int32], batch_tokens: int, seed: int, epoch: int) -
     return [batches[at] for at in rng.permutation(len(batches))]
 
 
+def cut_by_length(lengths: NDArray[np.int32], batch_tokens: int) -> Iterator[Pairs]:
+    """Batches of like length in a fixed order, the shortest first."""
+    return _cut(_along_length(lengths), lengths, batch_tokens)
+
+
 def _along_length(lengths: NDArray[np.int32]) -> Pairs:
     """Pairs by their longer side, which fills the budget; then by the difference, now rising, now falling."""
     longer, difference = lengths.max(axis=1), lengths[:, 0] - lengths[:, 1]
@@ -64,10 +69,11 @@ def _cut(order: Pairs, lengths: NDArray[np.int32], batch_tokens: int) -> Iterato
     start = 0
     while start < len(order):
         # No more pairs fit than if all were as short as the first; the end symbol counts.
-        window = lengths[order[start : start + batch_tokens // (1 + int(lengths[order[start]].max()))]] + 1
+        fitting = max(1, batch_tokens // (1 + int(lengths[order[start]].max())))
+        window = lengths[order[start : start + fitting]] + 1
         longest = np.maximum.accumulate(window, axis=0)
         counts = np.arange(1, len(window) + 1)
-        most = int(np.searchsorted(longest.max(axis=1) * counts, batch_tokens, side="right"))
+        most = max(1, int(np.searchsorted(longest.max(axis=1) * counts, batch_tokens, side="right")))
         least = most if start + most == len(order) else math.ceil(FULL_ENOUGH * most)
         padded_share = (longest.sum(axis=1) * counts / np.cumsum(window.sum(axis=1)))[least - 1 : most]
         end = start + least + int(np.argmin(padded_share))
@@ -123,5 +129,5 @@ def stream(
 def in_order(shards: Shards, batch_tokens: int, most: int | None = None) -> Iterator[tuple[Pairs, Batch]]:
     """The first `most` pairs once, by length and not shuffled, for validation; with the indices of each batch."""
     lengths = shards.lengths()[:most]
-    for pairs in _cut(_along_length(lengths), lengths, batch_tokens):
+    for pairs in cut_by_length(lengths, batch_tokens):
         yield pairs, collate([shards[int(pair)] for pair in pairs])

@@ -9,6 +9,7 @@ import shutil
 from collections.abc import Callable, Iterable
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
+from typing import Any
 
 import torch
 from safetensors import SafetensorError, safe_open
@@ -26,6 +27,7 @@ FILES = ("model.safetensors", "optimizer.safetensors", "state.json", "config.jso
 SUMS = "SHA256SUMS"
 Tensors = dict[str, Tensor]
 Talk = Callable[[str], None]
+Provenance = dict[str, Any]  # what config.json keeps of how a model came about
 
 
 @dataclass(slots=True, kw_only=True)
@@ -169,13 +171,13 @@ def average(checkpoints: list[Path]) -> Tensors:
 # Model folders
 
 
-def save_model(folder: Path, weights: Tensors, config: RunConfig, tokenizer_json: str, step: int) -> None:
+def save_model(folder: Path, weights: Tensors, config: RunConfig, tokenizer_json: str, provenance: Provenance) -> None:
     """Publish a model: each file is replaced in one go, the weights, which know their step, last."""
     folder.mkdir(parents=True, exist_ok=True)
-    save_config(folder, config)
+    replace_text(folder / "config.json", to_json(config, provenance))
     replace_text(folder / "tokenizer.json", tokenizer_json)
     with replacing(folder / "model.safetensors") as aside:
-        _write_tensors(aside, weights, {"step": str(step)})
+        _write_tensors(aside, weights, {"step": str(provenance.get("steps", 0))})
 
 
 def published_step(folder: Path) -> int | None:
@@ -202,8 +204,11 @@ def load_model(folder: Path, talk: Talk = lambda line: None) -> tuple[Transforme
     return model.eval(), tokenizer, config
 
 
-def save_config(folder: Path, config: RunConfig) -> None:
-    replace_text(folder / "config.json", to_json(config))
+def read_provenance(folder: Path) -> Provenance:
+    """How a published model came about; empty for one that says nothing of it."""
+    document = json.loads((folder / "config.json").read_text(encoding="utf-8"))
+    found = document.get("provenance")
+    return found if isinstance(found, dict) else {}
 
 
 def read_config(folder: Path) -> RunConfig:

@@ -1,14 +1,17 @@
 """The command line: each command a thin call into the package. stdout is data, stderr is talk."""
 
 import errno
+import json
+import os
 import sys
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Annotated, NoReturn
 
 import typer
+from pydantic import ValidationError
 
-from multihead.config import ConfigError, Overrides, UserError, parse_settings, read_toml
+from multihead.config import ConfigError, Overrides, SearchConfig, UserError, explain, parse_settings, read_toml
 
 app = typer.Typer(
     add_completion=False,
@@ -105,6 +108,152 @@ def prepare_command(
     corpus.prepare(text, output, run_config.data, vocab_size, plain_talk(Console(stderr=True)))
 
 
+@app.command("average")
+def average_command(
+    run: Annotated[Path, typer.Argument(help="The folder of a training run.")],
+    output: Annotated[Path, typer.Option(help="Model folder to write.")],
+    last: Annotated[int, typer.Option(min=1, help="How many of the newest checkpoints.")] = 5,
+) -> None:
+    """Average the last checkpoints of a run into a model (§6.1)."""
+    from multihead import checkpoint
+
+    steps = checkpoint.saved_steps(run / "checkpoints")[-last:]
+    if not steps:
+        raise UserError(f"there are no checkpoints in {run}")
+    folders = [run / "checkpoints" / f"step-{step}" for step in steps]
+    newest = checkpoint.load(folders[-1])
+    provenance = {"steps": steps[-1], "published": f"the average of steps {', '.join(map(str, steps))}"}
+    weights = checkpoint.average(folders)
+    checkpoint.save_model(output, weights, newest.config, newest.tokenizer_json, provenance)
+    _say(f"averaged {len(steps)} checkpoints, steps {steps[0]:,} to {steps[-1]:,}, into {output}")
+
+
+Model = Annotated[str, typer.Argument(help="A model folder, or the name of a bundled model.")]
+Beam = Annotated[int, typer.Option(help="Hypotheses kept at every step; 1 is greedy.")]
+Alpha = Annotated[float, typer.Option(help="Length penalty ((5 + length) / 6)^alpha.")]
+Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
+Engine = Annotated[str, typer.Option(help="auto or torch.")]
+
+
+@app.command("translate")
+def translate_command(
+    model: Model,
+    text: Annotated[list[str] | None, typer.Argument(help="Texts; without them --input or standard input.")] = None,
+    input_file: Annotated[Path, typer.Option("--input", help="File to translate; plain, .gz or -.")] = Path("-"),
+    output_file: Annotated[Path, typer.Option("--output", help="File to write; plain, .gz or -.")] = Path("-"),
+    beam: Beam = 4,
+    alpha: Alpha = 0.6,
+    n_best: Annotated[int, typer.Option(help="Translations of each line, separated by tabs.")] = 1,
+    sample: Annotated[bool, typer.Option("--sample", help="Draw a translation instead of searching the best.")] = False,
+    temperature: Annotated[float, typer.Option(help="Of --sample: below 1 is bolder.")] = 1.0,
+    top_k: Annotated[int, typer.Option(help="Of --sample: from so many likeliest tokens; 0 for all.")] = 0,
+    top_p: Annotated[float, typer.Option(help="Of --sample: from the likeliest tokens of this probability.")] = 1.0,
+    seed: Annotated[int, typer.Option(help="Of --sample.")] = 1,
+    ensemble: Annotated[list[str] | None, typer.Option(help="A further model that votes; may be repeated.")] = None,
+    engine: Engine = "auto",
+    as_json: Json = False,
+) -> None:
+    """Translate texts, a file or standard input: one line out for each line in."""
+    search = search_config(
+        beam=beam,
+        alpha=alpha,
+        n_best=n_best,
+        sample=sample,
+        temperature=temperature,
+        top_k=top_k,
+        top_p=top_p,
+        seed=seed,
+    )
+    _check_engine(engine)
+    from multihead.text import open_output
+    from multihead.translate import Input, as_line, load
+
+    translator = load(model, *(ensemble or []))
+    lines = Input(input_file) if text is None or text == [] else text
+    window = 1 if isinstance(lines, Input) and lines.is_interactive() else 2000
+    with open_output(output_file) as out:
+        for number, translation in enumerate(translator.stream(lines, search, window, align=as_json), start=1):
+            out.write(as_line(translation, as_json) + "\n")
+            if not as_json:
+                for warning in translation.warnings:
+                    _say(f"line {number}: {warning}")
+
+
+@app.command("evaluate")
+def evaluate_command(
+    model: Model,
+    source: Annotated[Path, typer.Option(help="Text to translate.")],
+    reference: Annotated[Path, typer.Option(help="Its translation by people, line by line.")],
+    beam: Beam = 4,
+    alpha: Alpha = 0.6,
+    compare: Annotated[str | None, typer.Option(help="A second model: paired bootstrap says if it differs.")] = None,
+    lowercase_tokenized: Annotated[
+        bool, typer.Option(help="Also lower-cased, tokenised BLEU, as the literature on Multi30k reports it.")
+    ] = False,
+    engine: Engine = "auto",
+    as_json: Json = False,
+) -> None:
+    """Score a model: BLEU and chrF with their signatures, and the paper's own BLEU beside them."""
+    search = search_config(beam=beam, alpha=alpha)
+    _check_engine(engine)
+    from multihead.evaluate import TestSet, evaluate
+
+    test = TestSet(source=source, reference=reference, lowercase_tokenized=lowercase_tokenized)
+    report = evaluate(model, test, search, compare)
+    print(report.as_json() if as_json else report.as_text())
+
+
+@app.command("inspect")
+def inspect_command(
+    model: Model,
+    text: Annotated[str, typer.Argument(help="The sentence to translate.")],
+    output: Annotated[Path, typer.Option(help="page.html or picture.png.")],
+    translation: Annotated[str | None, typer.Option(help="A translation to follow instead of the model's own.")] = None,
+    beam: Beam = 4,
+) -> None:
+    """Show what every head of every layer attends to, as a self-contained page or a picture."""
+    if output.suffix not in (".html", ".png"):
+        raise ConfigError(f"--output must end in .html or .png, got '{output}'")
+    if not text.strip():
+        raise ConfigError("there is no text to look into")
+    from multihead import figures
+    from multihead.translate import load
+
+    translator = load(model)
+    said = translation or translator.translate(text, beam=beam).text
+    maps = translator.attention(text, said)
+    write = figures.write_page if output.suffix == ".html" else figures.write_picture
+    write(maps, output, source=text, translation=said, model_name=translator.name)
+    _say(f"{text} -> {said}\nwritten to {output}")
+
+
+@app.command("info")
+def info_command(model: Model, as_json: Json = False) -> None:
+    """Say what a model is: shape, parameters, languages, data, training cost, scores."""
+    from multihead import card
+    from multihead.translate import find_model
+
+    facts = card.facts(find_model(model))
+    print(json.dumps(facts, indent=2, ensure_ascii=False) if as_json else card.as_text(facts))
+
+
+def search_config(**options: object) -> SearchConfig:
+    """Options of a search, refused by name before a model is loaded."""
+    try:
+        return SearchConfig(**options)  # type: ignore[arg-type]  # pydantic checks the values
+    except ValidationError as error:
+        raise ConfigError(explain(error)) from None
+
+
+def _check_engine(engine: str) -> None:
+    if engine not in ("auto", "torch"):
+        raise ConfigError(f"there is no engine '{engine}'; there are auto and torch")
+
+
+def _say(line: str) -> None:
+    print(line, file=sys.stderr)
+
+
 def _settings(run_file: Path | None, settings: list[str] | None, options: Mapping[str, object]) -> Overrides:
     """What the user set: the run file, then --set, then the options that have a name of their own."""
     given = {name: value for name, value in options.items() if value is not None}
@@ -123,6 +272,8 @@ def said_in_words(command: Callable[[], object]) -> None:
         _fail(str(error), status=2)
     except UserError as error:
         _fail(str(error), status=1)
+    except BrokenPipeError:  # who reads our output has seen enough
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     except OSError as error:
         full = error.errno == errno.ENOSPC or "No space left" in str(error)
         advice = "; the disk is full: free some space and run the same command again" if full else ""
@@ -132,5 +283,5 @@ def said_in_words(command: Callable[[], object]) -> None:
 
 
 def _fail(message: str, status: int) -> NoReturn:
-    print(f"multihead: {message}", file=sys.stderr)
+    _say(f"multihead: {message}")
     sys.exit(status)

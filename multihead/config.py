@@ -117,6 +117,27 @@ class TrainConfig:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, config=_STRICT)
+class SearchConfig:
+    """How a translation is searched for; the defaults are §6.1's."""
+
+    beam: Positive = 4  # hypotheses kept at every step; 1 is greedy
+    alpha: NonNegative = 0.6  # of the length penalty ((5 + length) / 6)^alpha
+    max_extra: Count = 50  # an output is at most this much longer than its input
+    n_best: Positive = 1  # hypotheses given back
+    min_length: Count = 0  # shortest output, in tokens
+    no_repeat: Count = 0  # no run of so many tokens comes twice (0: as it comes)
+    sample: bool = False  # draw tokens instead of searching for the likeliest
+    temperature: PositiveFloat = 1.0  # of sampling: below 1 is bolder
+    top_k: Count = 0  # sample from so many likeliest tokens (0: from all)
+    top_p: Annotated[float, Field(gt=0.0, le=1.0)] = 1.0  # sample from the likeliest tokens of this much probability
+    seed: Count = 1  # of sampling
+
+    def __post_init__(self) -> None:
+        if self.n_best > self.beam and not self.sample:
+            raise ConfigError(f"{self.n_best} best translations need a beam of at least as many, got {self.beam}")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, config=_STRICT)
 class RunConfig:
     """The whole of `config.json`: a run is a function of this and of its text."""
 
@@ -240,9 +261,13 @@ def configure(*layers: Overrides, start: RunConfig | None = None) -> RunConfig:
     try:
         return TypeAdapter(RunConfig).validate_python(_nest(values))
     except ValidationError as error:
-        first = error.errors()[0]
-        name = ".".join(str(part) for part in first["loc"])
-        raise ConfigError(f"{name}={first['input']}: {first['msg']}") from None
+        raise ConfigError(explain(error)) from None
+
+
+def explain(error: ValidationError) -> str:
+    """What is wrong with a setting, in a sentence that begins with its name."""
+    first = error.errors()[0]
+    return f"{'.'.join(map(str, first['loc']))}={first['input']}: {first['msg']}"
 
 
 def flatten(config: RunConfig) -> dict[str, Any]:
@@ -271,8 +296,10 @@ def read_toml(path: Path) -> Overrides:
     return _dotted(sections)
 
 
-def to_json(config: RunConfig) -> str:
-    return json.dumps({"format": FORMAT, **dataclasses.asdict(config)}, indent=2) + "\n"
+def to_json(config: RunConfig, provenance: Mapping[str, Any] | None = None) -> str:
+    """The content of config.json; `provenance` says how a published model came about."""
+    document = {"format": FORMAT, **dataclasses.asdict(config)}
+    return json.dumps(document | ({"provenance": provenance} if provenance else {}), indent=2) + "\n"
 
 
 def from_json(text: str, origin: Path) -> RunConfig:
@@ -287,7 +314,7 @@ def from_json(text: str, origin: Path) -> RunConfig:
         raise UserError(
             f"{origin} has format {document['format']}, and this version reads up to {FORMAT}: update multihead"
         )
-    sections = {name: fields for name, fields in document.items() if isinstance(fields, dict)}
+    sections = {name: fields for name, fields in document.items() if isinstance(fields, dict) and name != "provenance"}
     try:
         return configure(_dotted(sections))
     except ConfigError as error:

@@ -10,22 +10,27 @@ import signal
 import threading
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
 from filelock import FileLock, Timeout
 from rich.console import Console
 
 from multihead import checkpoint, config, corpus
-from multihead.config import ConfigError, Overrides, RunConfig, UserError, configure
+from multihead.card import counted_flops, write_card
+from multihead.config import ConfigError, Overrides, RunConfig, SearchConfig, UserError, configure
 from multihead.corpus import ParallelText, Summary, Talk
+from multihead.devices import matmul_flops
+from multihead.files import replace_text
 from multihead.journal import Journal, plain_talk
+from multihead.metrics import scores
 from multihead.model import count_parameters
 from multihead.tokenizer import SubwordTokenizer
 from multihead.trainer import Meter, Trainer, learning_rate
 
 MAX_SKIPPED = 10  # steps in a row without a usable gradient, after which a run is stopped
 N_EXAMPLES = 4  # validation sentences shown at the end
+N_SCORED = 1000  # validation sentences that score a published model if the user asked for no BLEU on the way
 MODEL_VOCAB = "model.vocab_size"
 
 
@@ -118,7 +123,8 @@ def _take_up(request: Request) -> tuple[RunConfig, Path] | None:
     summary = corpus.read_summary(data)
     if request.source and summary.file_sizes != request.text().sizes:
         raise UserError(f"the run in {request.output} was begun with other text: choose another --output")
-    checkpoint.save_config(request.output, asked)
+    if asked != stored:
+        replace_text(request.output / "config.json", config.to_json(asked))
     return asked, data
 
 
@@ -144,7 +150,7 @@ def _begin(request: Request, talk: Talk) -> tuple[RunConfig, Path]:
     }
     languages = {"data.source_lang": summary.source_lang, "data.target_lang": summary.target_lang}
     final = configure(config.preset(name), languages, request.settings, settled)
-    checkpoint.save_config(request.output, final)
+    replace_text(request.output / "config.json", config.to_json(final))
     return final, data
 
 
@@ -271,18 +277,45 @@ class Run:
         steps = self._regular_steps()[-self.config.average :]
         weights = checkpoint.average([self.checkpoints / f"step-{step}" for step in steps])
         checkpoint.load_weights(trainer.model, weights, self.checkpoints)
-        loss = trainer.validation_loss()
-        chosen = f"the average of {len(steps)} checkpoints"
+        published, loss = f"the average of {len(steps)} checkpoints", trainer.validation_loss()
         if state.best_loss is not None and state.best_loss < loss:
             best = self.checkpoints / f"step-{state.best_step}"
-            weights, chosen = checkpoint.average([best]), f"step {state.best_step:,}"
+            weights, published, loss = checkpoint.average([best]), f"step {state.best_step:,}", state.best_loss
             checkpoint.load_weights(trainer.model, weights, best)
-        figures = trainer.validate()
-        checkpoint.save_model(self.output, weights, trainer.config, trainer.tokenizer.to_json(), state.step)
+        provenance = self._provenance(published, loss)
+        checkpoint.save_model(self.output, weights, trainer.config, trainer.tokenizer.to_json(), provenance)
+        summary = corpus.read_summary(self.output / "data")
+        replace_text(self.output / "README.md", write_card(self.output.name, trainer.config, summary, provenance))
         self.journal.draw()
-        self.journal.say(f"published {chosen}:")
-        self.journal.record(state.step, {**figures, "published": 1.0})
-        for source, translation, reference in trainer.translate_validation(N_EXAMPLES):
+        self._tell_published(provenance)
+
+    def _provenance(self, published: str, loss: float) -> checkpoint.Provenance:
+        """What the card and `multihead info` say of the model; validation text is translated with the paper's beam."""
+        trainer, state = self.trainer, self.trainer.state
+        parameters, capacity = count_parameters(trainer.model), matmul_flops(trainer.device)
+        figures = {"loss": loss, "perplexity": math.exp(min(loss, 700.0))}
+        translated = trainer.translate_validation(self.config.bleu_sentences or N_SCORED, SearchConfig())
+        _, translations, references = zip(*translated, strict=True)
+        found = scores(translations, references, trainer.config.data.target_lang)
+        return {
+            "steps": state.step,
+            "published": published,
+            "parameters": parameters,
+            "target_tokens": state.tokens_seen,
+            "seconds": round(state.seconds, 1),
+            "matmul_flops": capacity,
+            "flops_by_time": state.seconds * capacity,
+            "flops_counted": counted_flops(parameters, state.tokens_seen),
+            "validation": figures,
+            "scores": [{"set": f"validation, {len(translations)} sentences", **asdict(score)} for score in found],
+        }
+
+    def _tell_published(self, provenance: checkpoint.Provenance) -> None:
+        bleu, *_ = (score["value"] for score in provenance["scores"])
+        figures = {f"valid_{name}": value for name, value in provenance["validation"].items()}
+        self.journal.say(f"published {provenance['published']}, beam 4:")
+        self.journal.record(self.trainer.state.step, {**figures, "valid_bleu": bleu, "published": 1.0})
+        for source, translation, reference in self.trainer.translate_validation(N_EXAMPLES, SearchConfig()):
             self.journal.say(f"  source       {source}\n  translation  {translation}\n  reference    {reference}\n")
 
 

@@ -6,6 +6,7 @@ Everything streams in chunks, so memory does not grow with the text but for 8 by
 import contextlib
 import gzip
 import hashlib
+import io
 import sys
 import zlib
 from collections import Counter
@@ -13,7 +14,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from itertools import islice
 from pathlib import Path
-from typing import BinaryIO, TypeVar, cast
+from typing import BinaryIO, TextIO, TypeVar, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -60,11 +61,11 @@ def open_binary(path: Path) -> Iterator[BinaryIO]:
         raise UserError(f"cannot read {path}: {error.strerror or error}") from None
 
 
-def read_lines(path: Path) -> Iterator[bytes]:
-    """Lines without their ends; "\\n" alone ends a line. One over MAX_BYTES comes cut, one byte longer than that."""
+def read_lines(path: Path, max_bytes: int = MAX_BYTES) -> Iterator[bytes]:
+    """Lines without their ends; "\\n" alone ends a line. One over `max_bytes` comes cut, one byte longer than that."""
     with open_binary(path) as file:
         first = True
-        while line := file.readline(MAX_BYTES + 1):
+        while line := file.readline(max_bytes + 1):
             if not line.endswith(b"\n"):
                 _skip_rest_of_line(file)
             line = line.removesuffix(b"\n")
@@ -109,6 +110,26 @@ def file_size(path: Path) -> int:
     if not path.is_file():
         raise UserError(f"{path} is not a file" if path.exists() else f"there is no file {path}")
     return path.stat().st_size
+
+
+# Writing
+
+
+@contextlib.contextmanager
+def open_output(path: Path) -> Iterator[TextIO]:
+    """A plain file, a .gz file, or standard output for `-`; lines end in "\\n" on every platform."""
+    if str(path) == "-":
+        out = io.TextIOWrapper(sys.stdout.buffer, encoding="utf-8", newline="\n", write_through=True)
+        try:
+            yield out
+        finally:
+            out.detach()  # standard output stays open
+    elif path.suffix == ".gz":
+        with gzip.open(path, "wt", encoding="utf-8", newline="\n") as zipped:
+            yield cast(TextIO, zipped)
+    else:
+        with path.open("w", encoding="utf-8", newline="\n") as file:
+            yield file
 
 
 # Cleaning

@@ -17,12 +17,15 @@ from torch import Tensor
 
 from multihead import batches, checkpoint, corpus
 from multihead.checkpoint import Checkpoint, TrainState
-from multihead.config import RunConfig, TrainConfig
-from multihead.evaluate import bleu
+from multihead.config import RunConfig, SearchConfig, TrainConfig
+from multihead.devices import pick_device, pick_precision
 from multihead.journal import Figures
+from multihead.metrics import bleu
 from multihead.model import Transformer
-from multihead.search import greedy
+from multihead.search import search
 from multihead.tokenizer import PAD_ID, SubwordTokenizer
+
+GREEDY = SearchConfig(beam=1)  # good enough to follow a run
 
 
 def learning_rate(step: int, d_model: int, config: TrainConfig) -> float:
@@ -40,18 +43,6 @@ def smoothed_loss(logits: Tensor, target: Tensor, smoothing: float) -> tuple[Ten
     plain = F.nll_loss(log_probs, target.flatten(), ignore_index=PAD_ID, reduction="sum")
     uniform = -log_probs.mean(dim=-1)[target.flatten() != PAD_ID].sum()
     return (1 - smoothing) * plain + smoothing * uniform, plain.detach()
-
-
-def pick_device() -> torch.device:
-    return torch.device("cuda" if torch.cuda.is_available() else "cpu")
-
-
-def pick_precision(choice: str, device: torch.device) -> torch.dtype:
-    """bfloat16 where a GPU has it; on CPUs it would be slower, not faster."""
-    if choice == "auto":
-        fits = device.type == "cuda" and torch.cuda.is_bf16_supported()
-        return torch.bfloat16 if fits else torch.float32
-    return torch.bfloat16 if choice == "bfloat16" else torch.float32
 
 
 @dataclass(slots=True)
@@ -146,15 +137,15 @@ class Trainer:
             n_tokens += batch.n_tokens
         return total / n_tokens
 
-    def translate_validation(self, most: int) -> list[tuple[str, str, str]]:
-        """(source, translation, reference) of the first validation pairs, decoded greedily."""
+    def translate_validation(self, most: int, config: SearchConfig = GREEDY) -> list[tuple[str, str, str]]:
+        """(source, translation, reference) of the first validation pairs."""
         self.model.eval()
         found: list[tuple[int, tuple[str, str, str]]] = []
         for pairs, batch in batches.in_order(self.valid_shards, self.config.data.batch_tokens, most):
-            outputs = greedy(self.model, batch.source.to(self.device))
+            outputs = search([self.model], batch.source.to(self.device), config)
             for pair, output in zip(pairs.tolist(), outputs, strict=True):
                 source, reference = (self.tokenizer.decode(ids.tolist()) for ids in self.valid_shards[pair])
-                found.append((pair, (source, self.tokenizer.decode(output), reference)))
+                found.append((pair, (source, self.tokenizer.decode(output.best(1)[0].tokens), reference)))
         return [texts for _, texts in sorted(found)]
 
     def validate(self) -> Figures:

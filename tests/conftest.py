@@ -4,9 +4,10 @@ import random
 from pathlib import Path
 
 import pytest
+from filelock import FileLock
 
 from multihead.config import ModelConfig, Overrides
-from multihead.run import Request
+from multihead.run import Request, train
 
 # A run of seconds: several epochs, several validations, several checkpoints.
 QUICK: Overrides = {
@@ -71,6 +72,38 @@ def toy_text(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
 @pytest.fixture
 def quick_request(toy_text: tuple[Path, Path], tmp_path: Path) -> Request:
     return Request(output=tmp_path / "run", source=toy_text[0], target=toy_text[1], preset="base", settings=QUICK)
+
+
+@pytest.fixture(scope="session")
+def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A model that has learned to copy and to reverse; trained once, whichever of the test processes comes first."""
+    folder = tmp_path_factory.getbasetemp().parent / "trained"
+    folder.mkdir(exist_ok=True)
+    settings = {
+        "model.d_model": 64,
+        "model.d_ff": 128,
+        "model.d_k": 16,
+        "model.d_v": 16,
+        "model.encoder_layers": 2,
+        "model.decoder_layers": 2,
+        "model.dropout": 0.0,
+        "data.max_length": 32,
+        "data.batch_tokens": 512,
+        "train.steps": 2000,
+        "train.warmup": 200,
+        "train.lr_scale": 0.4,
+        "train.label_smoothing": 0.0,
+        "train.validate_every": 1000,
+        "train.save_every": 40,
+        "train.keep": 10,
+        "train.average": 10,
+    }
+    with FileLock(folder / "lock"):
+        if not (folder / "run" / "model.safetensors").exists():
+            source, target = write_pairs(folder, list(dict.fromkeys(copy_or_reverse(12_000, seed=1))))
+            output = folder / "run"
+            train(Request(output=output, source=source, target=target, preset="tiny", settings=settings))
+    return folder / "run"
 
 
 @pytest.fixture(scope="session")

@@ -17,13 +17,13 @@ PACKAGE = ROOT / "multihead"
 
 # A module imports only from lines above its own.
 LAYERS = [
-    {"config", "files", "grammar"},
-    {"evaluate", "journal", "model", "text", "tokenizer"},
-    {"corpus", "search"},
-    {"batches"},
+    {"config", "devices", "files", "grammar"},
+    {"journal", "metrics", "model", "text", "tokenizer"},
+    {"attention", "corpus", "search"},
+    {"batches", "figures"},
     {"checkpoint"},
-    {"trainer"},
-    {"run"},
+    {"card", "trainer", "translate"},
+    {"evaluate", "run"},
     {"cli", "__init__"},
     {"__main__"},
 ]

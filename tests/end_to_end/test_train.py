@@ -10,17 +10,13 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-import torch
 from rich.console import Console
 
 import multihead
 from multihead import checkpoint
 from multihead.config import ConfigError, UserError
 from multihead.journal import read_log
-from multihead.model import Transformer
 from multihead.run import Request, train
-from multihead.search import greedy
-from multihead.tokenizer import EOS_ID, SubwordTokenizer
 from tests.conftest import QUICK, copy_or_reverse, write_pairs
 
 
@@ -30,45 +26,26 @@ def talk_of(request: Request) -> str:
     return console.export_text()
 
 
-def translate(model: Transformer, tokenizer: SubwordTokenizer, text: str) -> str:
-    return tokenizer.decode(greedy(model, torch.tensor([[*tokenizer.encode(text), EOS_ID]]))[0])
-
-
-def test_a_tiny_model_learns_to_copy_and_to_reverse(tmp_path: Path) -> None:
+def test_a_tiny_model_learns_to_copy_and_to_reverse(trained: Path) -> None:
     """Every one of 200 sentences that it has not seen."""
-    pairs = list(dict.fromkeys(copy_or_reverse(12_000, seed=1)))
-    unseen = [pair for pair in copy_or_reverse(400, seed=2) if pair not in set(pairs)][:200]
-    source, target = write_pairs(tmp_path, pairs)
-    settings = {
-        "model.d_model": 64,
-        "model.d_ff": 128,
-        "model.d_k": 16,
-        "model.d_v": 16,
-        "model.encoder_layers": 2,
-        "model.decoder_layers": 2,
-        "model.dropout": 0.0,
-        "data.max_length": 32,
-        "data.batch_tokens": 512,
-        "train.steps": 2000,
-        "train.warmup": 200,
-        "train.lr_scale": 0.4,
-        "train.label_smoothing": 0.0,
-        "train.validate_every": 1000,
-        "train.save_every": 40,
-        "train.keep": 10,
-        "train.average": 10,
-    }
-    train(Request(output=tmp_path / "run", source=source, target=target, preset="tiny", settings=settings))
-    model, tokenizer, _ = checkpoint.load_model(tmp_path / "run")
-    assert [translate(model, tokenizer, source) for source, _ in unseen] == [target for _, target in unseen]
+    seen = set(copy_or_reverse(12_000, seed=1))
+    unseen = [pair for pair in copy_or_reverse(400, seed=2) if pair not in seen][:200]
+    translations = multihead.load(trained).translate([source for source, _ in unseen], beam=1)
+    assert [translation.text for translation in translations] == [target for _, target in unseen]
 
 
 def test_a_run_leaves_what_the_contract_promises(quick_request: Request) -> None:
     said = talk_of(quick_request)
     output = quick_request.output
-    assert {"config.json", "model.safetensors", "tokenizer.json", "log.jsonl", "training.png", "tensorboard"} <= {
-        path.name for path in output.iterdir()
-    }
+    assert {
+        "config.json",
+        "model.safetensors",
+        "tokenizer.json",
+        "README.md",
+        "log.jsonl",
+        "training.png",
+        "tensorboard",
+    } <= {path.name for path in output.iterdir()}
     assert list((output / "tensorboard").glob("events.out.tfevents.*"))
     records = read_log(output)
     assert {"step", "loss", "perplexity", "learning_rate", "tokens_per_second"} <= records[0].keys()

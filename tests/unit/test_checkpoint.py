@@ -147,12 +147,13 @@ def test_averaging_is_the_mean_of_every_weight(tmp_path: Path) -> None:
 
 def test_a_published_model_loads_again(tmp_path: Path) -> None:
     written = sample()
-    checkpoint.save_model(tmp_path / "model", written.weights, CONFIG, TOKENIZER.to_json(), step=5)
+    checkpoint.save_model(tmp_path / "model", written.weights, CONFIG, TOKENIZER.to_json(), {"steps": 5})
     model, tokenizer, config = checkpoint.load_model(tmp_path / "model")
     assert same_tensors(checkpoint.weights_of(model), written.weights)
     assert (config, tokenizer.encode("a b")) == (CONFIG, TOKENIZER.encode("a b"))
     assert not model.training
     assert checkpoint.published_step(tmp_path / "model") == 5
+    assert checkpoint.read_provenance(tmp_path / "model") == {"steps": 5}
 
 
 def test_a_run_that_was_cut_off_loads_from_its_newest_checkpoint(tmp_path: Path) -> None:
@@ -167,14 +168,14 @@ def test_weights_that_do_not_fit_the_configuration_are_refused_by_name(tmp_path:
     weights = sample().weights
     name = "encoder.0.feed_forward.w_1.weight"
     for wrong in ({**weights, name: torch.zeros(3, 3)}, {**weights, "extra": torch.zeros(1)}):
-        checkpoint.save_model(tmp_path, wrong, CONFIG, TOKENIZER.to_json(), step=1)
+        checkpoint.save_model(tmp_path, wrong, CONFIG, TOKENIZER.to_json(), {})
         with pytest.raises(UserError, match="do not fit"):
             checkpoint.load_model(tmp_path)
 
 
 def test_a_vocabulary_that_does_not_fit_is_refused(tmp_path: Path) -> None:
     other = SubwordTokenizer.learn(["other words entirely " * 3] * 3, 270).to_json()
-    checkpoint.save_model(tmp_path, sample().weights, CONFIG, other, step=1)
+    checkpoint.save_model(tmp_path, sample().weights, CONFIG, other, {})
     with pytest.raises(UserError, match="pieces"):
         checkpoint.load_model(tmp_path)
 
@@ -184,12 +185,12 @@ def test_a_folder_that_is_no_model_is_refused_in_words(tmp_path: Path) -> None:
         checkpoint.load_model(tmp_path / "nowhere")
     with pytest.raises(UserError, match=r"config\.json"):
         checkpoint.load_model(tmp_path)
-    checkpoint.save_model(tmp_path, sample().weights, CONFIG, TOKENIZER.to_json(), step=1)
+    checkpoint.save_model(tmp_path, sample().weights, CONFIG, TOKENIZER.to_json(), {})
     (tmp_path / "model.safetensors").write_bytes(b"\x80\x04pickle")
     with pytest.raises(UserError, match=r"model\.safetensors"):
         checkpoint.load_model(tmp_path)
 
 
 def test_a_published_model_can_be_read_by_others(tmp_path: Path) -> None:
-    checkpoint.save_model(tmp_path, sample().weights, RunConfig(), TOKENIZER.to_json(), step=1)
+    checkpoint.save_model(tmp_path, sample().weights, RunConfig(), TOKENIZER.to_json(), {})
     assert (tmp_path / "model.safetensors").stat().st_mode & 0o044

@@ -1,40 +1,251 @@
-"""Greedy decoding against its definition."""
+"""Search against its definition."""
 
+import itertools
+import math
+
+import pytest
 import torch
+from torch import Tensor
 
+from multihead.config import ConfigError, SearchConfig
 from multihead.model import Transformer
-from multihead.search import greedy
+from multihead.search import Hypothesis, length_penalty, search
 from multihead.tokenizer import BOS_ID, EOS_ID
 from tests.conftest import tiny_shape
 
 
-def model(seed: int = 1) -> Transformer:
+def make(seed: int = 1, **changes: object) -> Transformer:
+    """A random model that is fairly sure of itself, and that ends its sentences now and then."""
     torch.manual_seed(seed)
-    return Transformer(tiny_shape(max_len=64)).eval()
+    model = Transformer(tiny_shape(**{"max_len": 64, "tie": "none", **changes})).eval()
+    model.output.weight.data *= 3
+    model.output.weight.data[EOS_ID] *= 1.5
+    return model
 
 
-def by_definition(model: Transformer, source: list[int], max_extra: int) -> list[int]:
-    """The likeliest next token, again and again, from the full pass."""
-    target = [BOS_ID]
-    while len(target) - 1 < len(source) + max_extra:
-        logits = model(torch.tensor([source]), torch.tensor([target]))[0, -1]
-        target.append(int(logits.argmax()))
-        if target[-1] == EOS_ID:
-            return target[1:-1]
-    return target[1:]
+def sources(*lengths: int, seed: int = 5) -> Tensor:
+    generator = torch.Generator().manual_seed(seed)
+    ids = torch.zeros(len(lengths), max(lengths), dtype=torch.long)
+    for row, length in enumerate(lengths):
+        ids[row, :length] = torch.randint(4, 31, (length,), generator=generator)
+        ids[row, length - 1] = EOS_ID
+    return ids
 
 
-def test_greedy_takes_the_likeliest_token_at_every_step() -> None:
-    for seed in range(5):
-        transformer = model(seed)
-        transformer.output.weight.data[EOS_ID] *= 3  # so that some sentences end early
-        source = torch.randint(4, 31, (6, 7))
-        source[2, 3:] = source[4, 5:] = 0
-        expected = [by_definition(transformer, [id for id in row if id], 8) for row in source.tolist()]
-        assert greedy(transformer, source, max_extra=8) == expected
+def alone(source: Tensor, row: int) -> Tensor:
+    ids = source[row]
+    return ids[ids != 0].unsqueeze(0)
+
+
+def forced_log_prob(model: Transformer, source: Tensor, tokens: list[int], ended: bool = True) -> float:
+    """What the full pass says of an output: the sum of the log-probabilities of its tokens."""
+    output = [*tokens, EOS_ID] if ended else tokens
+    with torch.inference_mode():
+        log_probs = model(source, torch.tensor([[BOS_ID, *output[:-1]]]))[0].log_softmax(dim=-1)
+    return sum(float(log_probs[at, id]) for at, id in enumerate(output))
+
+
+def greedy_by_definition(model: Transformer, source: Tensor, max_extra: int) -> list[int]:
+    tokens: list[int] = []
+    while len(tokens) < source.size(1) + max_extra:
+        with torch.no_grad():
+            logits = model(source, torch.tensor([[BOS_ID, *tokens]]))[0, -1]
+        logits[[0, 1, 2]] = -math.inf
+        if int(logits.argmax()) == EOS_ID:
+            break
+        tokens.append(int(logits.argmax()))
+    return tokens
+
+
+LENGTHS = (7, 4, 6, 2, 7, 5)
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_a_beam_of_1_is_greedy(seed: int) -> None:
+    model, source = make(seed), sources(*LENGTHS)
+    found = search([model], source, SearchConfig(beam=1, max_extra=8))
+    for row, result in enumerate(found):
+        assert result.best(1)[0].tokens == greedy_by_definition(model, alone(source, row), 8)
+
+
+@pytest.mark.parametrize("alpha", [0.0, 0.6, 1.0])
+def test_a_beam_as_wide_as_the_space_finds_the_true_best(alpha: float) -> None:
+    """All outputs of up to 3 tokens over 4 words: the best of them, and the second, and the third."""
+    model = make(3, vocab_size=8)
+    source = torch.tensor([[4, 5, EOS_ID]])
+    words = range(4, 8)
+    space = [list(tokens) for length in range(4) for tokens in itertools.product(words, repeat=length)]
+    config = SearchConfig(beam=200, alpha=alpha, max_extra=1, n_best=3)
+    found = search([model], source, config)[0].best(3)
+    scored = sorted(
+        (
+            (forced_log_prob(model, source, tokens) / float(length_penalty(len(tokens) + 1, alpha)), tokens)
+            for tokens in space
+        ),
+        reverse=True,
+    )
+    assert [hypothesis.tokens for hypothesis in found] == [tokens for _, tokens in scored[:3]]
+
+
+@pytest.mark.parametrize("beam", [1, 4])
+def test_a_score_equals_the_forced_score(beam: int) -> None:
+    model, source = make(), sources(*LENGTHS)
+    config = SearchConfig(beam=beam, n_best=beam, max_extra=8)
+    for row, result in enumerate(search([model], source, config)):
+        for hypothesis in result.best(beam):
+            forced = forced_log_prob(model, alone(source, row), hypothesis.tokens, hypothesis.ended)
+            length = len(hypothesis.tokens) + hypothesis.ended
+            assert hypothesis.log_prob == pytest.approx(forced, abs=1e-4)
+            assert hypothesis.score == pytest.approx(forced / ((5 + length) / 6) ** 0.6, abs=1e-4)
+
+
+def test_the_best_come_first_and_differ() -> None:
+    for result in search([make()], sources(*LENGTHS), SearchConfig(beam=5, n_best=5, max_extra=8)):
+        scores = [hypothesis.score for hypothesis in result.best(5)]
+        assert scores == sorted(scores, reverse=True)
+        assert len({tuple(hypothesis.tokens) for hypothesis in result.best(5)}) == len(scores)
+
+
+def test_a_wider_beam_never_ends_with_a_worse_best_on_average() -> None:
+    totals = []
+    for beam in (1, 2, 4, 8):
+        found = search([make()], sources(*[6] * 40), SearchConfig(beam=beam, max_extra=8))
+        totals.append(sum(result.best(1)[0].score for result in found))
+    assert totals == sorted(totals)
+
+
+@pytest.mark.parametrize("beam", [1, 4])
+def test_a_batch_equals_its_sentences_alone(beam: int) -> None:
+    model, source = make(), sources(*[2 + at % 6 for at in range(40)])
+    config = SearchConfig(beam=beam, max_extra=8)
+    for row, result in enumerate(search([model], source, config)):
+        single = search([model], alone(source, row), config)[0]
+        if not result.close and not single.close:
+            assert result.best(1)[0].tokens == single.best(1)[0].tokens
+
+
+def test_stopping_early_misses_nothing() -> None:
+    """The same search that goes on to the limit finds no better hypothesis."""
+    model, source = make(2), sources(*LENGTHS)
+    config = SearchConfig(beam=4, max_extra=6)
+    early = search([model], source, config)
+    for row, result in enumerate(early):
+        late = search([model], alone(source, row), SearchConfig(beam=4, max_extra=6, n_best=4))[0]
+        assert result.best(1)[0].score == pytest.approx(late.best(1)[0].score, abs=1e-4)
+
+
+def test_an_output_begins_with_its_prefix() -> None:
+    model, source = make(), sources(5, 6, 4)
+    prefixes = [[9, 10], [], [11]]
+    found = search([model], source, SearchConfig(max_extra=8), prefixes)
+    for row, (result, prefix) in enumerate(zip(found, prefixes, strict=True)):
+        best = result.best(1)[0]
+        assert best.tokens[: len(prefix)] == prefix
+        assert best.log_prob == pytest.approx(
+            forced_log_prob(model, alone(source, row), best.tokens, best.ended), abs=1e-4
+        )
+
+
+def test_an_output_that_does_not_end_is_cut_at_its_limit() -> None:
+    config = SearchConfig(beam=2, max_extra=4, min_length=100)
+    for row, result in enumerate(search([make()], sources(5, 3), config)):
+        best = result.best(1)[0]
+        assert (len(best.tokens), best.ended) == ((5, 3)[row] + 4, False)
 
 
 def test_an_output_never_runs_past_the_positions_of_the_model() -> None:
-    torch.manual_seed(0)
-    transformer = Transformer(tiny_shape(max_len=10)).eval()
-    assert all(len(ids) < 10 for ids in greedy(transformer, torch.randint(4, 31, (4, 9))))
+    model = make(1, max_len=10)
+    for result in search([model], sources(9, 9), SearchConfig(beam=3, max_extra=50)):
+        assert len(result.best(1)[0].tokens) <= 10
+
+
+def test_control_symbols_are_never_said() -> None:
+    model = make()
+    model.output.weight.data[:3] *= 50
+    for result in search([model], sources(*LENGTHS), SearchConfig(max_extra=8)):
+        assert min(result.best(1)[0].tokens, default=9) > 2
+
+
+def test_an_output_can_be_kept_from_ending_early() -> None:
+    model = make()
+    model.output.weight.data[EOS_ID] *= 5
+    found = search([model], sources(*LENGTHS), SearchConfig(min_length=4, max_extra=8))
+    assert all(len(result.best(1)[0].tokens) >= 4 for result in found)
+
+
+def test_repeats_can_be_forbidden() -> None:
+    for result in search([make()], sources(*LENGTHS), SearchConfig(no_repeat=2, max_extra=20)):
+        tokens = result.best(1)[0].tokens
+        pairs = list(itertools.pairwise(tokens))
+        assert len(pairs) == len(set(pairs))
+
+
+def test_an_ensemble_of_one_model_twice_is_the_model() -> None:
+    model, source = make(), sources(*LENGTHS)
+    config = SearchConfig(max_extra=8)
+    single, double = search([model], source, config), search([model, model], source, config)
+    for one, other in zip(single, double, strict=True):
+        assert one.best(1)[0].tokens == other.best(1)[0].tokens
+        assert one.best(1)[0].score == pytest.approx(other.best(1)[0].score, abs=1e-4)
+
+
+def test_an_ensemble_averages_probabilities() -> None:
+    one, other, source = make(1), make(2), sources(5)
+    best = search([one, other], source, SearchConfig(max_extra=8))[0].best(1)[0]
+    output = [*best.tokens, EOS_ID] if best.ended else best.tokens
+    with torch.inference_mode():
+        target = torch.tensor([[BOS_ID, *output[:-1]]])
+        probs = (one(source, target)[0].softmax(-1) + other(source, target)[0].softmax(-1)) / 2
+    expected = sum(float(probs[at, id].log()) for at, id in enumerate(output))
+    assert best.log_prob == pytest.approx(expected, abs=1e-4)
+
+
+def test_a_near_tie_is_marked() -> None:
+    model = make()
+    model.output.weight.data[20] = model.output.weight.data[21]  # two words that cannot be told apart
+    model.output.weight.data[20:22] *= 4
+    found = search([model], sources(*[6] * 20), SearchConfig(beam=1, max_extra=8))
+    assert any(result.close for result in found)
+
+
+def test_n_best_needs_a_beam_as_wide() -> None:
+    with pytest.raises(ConfigError, match="beam"):
+        SearchConfig(beam=2, n_best=3)
+
+
+# Sampling
+
+
+def drawn(config: SearchConfig, source: Tensor) -> list[list[Hypothesis]]:
+    return [result.best(config.n_best) for result in search([make()], source, config)]
+
+
+def test_draws_are_a_function_of_seed_and_sentence() -> None:
+    source = sources(*LENGTHS)
+    config = SearchConfig(sample=True, n_best=3, max_extra=8)
+    batch = drawn(config, source)
+    for row in range(len(LENGTHS)):
+        assert [one.tokens for one in drawn(config, alone(source, row))[0]] == [one.tokens for one in batch[row]]
+    other = drawn(SearchConfig(sample=True, n_best=3, max_extra=8, seed=2), source)
+    assert [one.tokens for one in other[0]] != [one.tokens for one in batch[0]]
+
+
+@pytest.mark.parametrize("narrow", [{"top_k": 1}, {"top_p": 1e-6}, {"temperature": 1e-4}])
+def test_the_narrowest_sampling_is_greedy(narrow: dict[str, float]) -> None:
+    source = sources(*LENGTHS)
+    config = SearchConfig(sample=True, max_extra=8, **narrow)  # type: ignore[arg-type]
+    greedy = search([make()], source, SearchConfig(beam=1, max_extra=8))
+    assert [row[0].tokens for row in drawn(config, source)] == [result.best(1)[0].tokens for result in greedy]
+
+
+def test_draws_follow_the_models_probabilities() -> None:
+    """The first token of 4,000 draws against the softmax."""
+    model, source = make(), sources(5)
+    found = search([model], source, SearchConfig(sample=True, n_best=4000, max_extra=1))[0].ended
+    with torch.no_grad():
+        logits = model(source, torch.tensor([[BOS_ID]]))[0, -1]
+    logits[[0, 1, 2]] = -math.inf
+    expected = logits.softmax(-1)
+    firsts = torch.tensor([hypothesis.tokens[0] if hypothesis.tokens else EOS_ID for hypothesis in found])
+    counted = torch.bincount(firsts, minlength=31) / len(found)
+    assert float((counted - expected).abs().max()) < 0.03

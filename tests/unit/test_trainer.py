@@ -10,8 +10,9 @@ from torch import Tensor
 
 from multihead import corpus
 from multihead.config import Overrides, TrainConfig, configure
+from multihead.devices import pick_precision
 from multihead.tokenizer import SubwordTokenizer
-from multihead.trainer import Trainer, learning_rate, pick_precision, smoothed_loss
+from multihead.trainer import Trainer, learning_rate, smoothed_loss
 from tests.conftest import QUICK
 
 

@@ -1,0 +1,43 @@
+"""What `make demo` runs: train on the embedded corpus, translate what was held out, score it, look inside."""
+
+from pathlib import Path
+
+import multihead
+from multihead import figures, grammar
+from multihead.metrics import scores
+
+MODEL = Path("demo")
+SENTENCE = "The old man who lives here gave the child a red book yesterday."
+
+
+def main(minutes: float = 4.0) -> None:
+    multihead.train(output=MODEL, preset="tiny", settings={"train.minutes": minutes})
+    model = multihead.load(MODEL)
+
+    pairs = grammar.sentence_pairs("test")
+    translations = model.translate([source for source, _ in pairs])
+    print("\nHeld-out sentences, which the model has never seen:\n")
+    for (source, reference), translation in list(zip(pairs, translations, strict=True))[:8]:
+        mark = "=" if translation.text == reference else "≠"
+        print(f"    {source}\n  {mark} {translation.text}\n    {reference}\n")
+    exact = sum(translation.text == reference for (_, reference), translation in zip(pairs, translations, strict=True))
+    print(f"{exact} of {len(pairs)} are the reference to the letter.")
+    for score in scores([translation.text for translation in translations], [reference for _, reference in pairs], "de"):
+        print(f"{score.name} {score.value:.1f}  ({score.signature})")
+
+    said = model.translate(SENTENCE).text
+    page = MODEL / "attention.html"
+    figures.write_page(model.attention(SENTENCE, said), page, source=SENTENCE, translation=said, model_name="demo")
+    print(f"""
+Look at
+  {page}            what every head attends to, in your browser
+  {MODEL / "training.png"}              the curves of this run
+  {MODEL / "README.md"}                 the model's card
+Try next
+  .venv/bin/multihead translate demo "My sister is buying twenty-one apples."
+  .venv/bin/multihead inspect demo "He gets up at half past seven." --output page.html
+  .venv/bin/multihead train --source your.en --target your.de --output my-model""")
+
+
+if __name__ == "__main__":
+    main()

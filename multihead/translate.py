@@ -1,0 +1,280 @@
+"""Text to text: lines in, as many translations out, in order, whatever is in them and however many they are."""
+
+import json
+import re
+import sys
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import asdict, dataclass, field, replace
+from itertools import islice
+from pathlib import Path
+from typing import overload
+
+import numpy as np
+import torch
+
+from multihead import attention
+from multihead.attention import AttentionMaps
+from multihead.batches import cut_by_length
+from multihead.checkpoint import load_model
+from multihead.config import RunConfig, SearchConfig, UserError
+from multihead.devices import pick_device
+from multihead.model import Transformer
+from multihead.search import Found, Hypothesis, length_penalty, search
+from multihead.text import file_size, read_lines
+from multihead.tokenizer import EOS_ID, PAD_ID, SubwordTokenizer
+
+WINDOW = 2000  # lines sorted and batched together; what is in memory at a time
+BATCH_TOKENS = 2048  # source tokens searched at a time, padding counted
+MAX_CHARACTERS = 20_000  # of a line; the rest is cut off before it costs anything
+
+SENTENCE_END = re.compile(r"(?<=[.!?…])[\"'»”’)\]]*\s+|(?<=[。！？])")  # noqa: RUF001  # full-width marks are meant
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Alternative:
+    """Another translation of the same text."""
+
+    text: str
+    score: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Translation:
+    """A translated text."""
+
+    text: str
+    score: float = 0.0  # log-probability over length penalty: comparable between translations of one text
+    tokens: list[str] = field(default_factory=list)  # pieces of the translation
+    source_tokens: list[str] = field(default_factory=list)
+    alternatives: list[Alternative] = field(default_factory=list)  # the next best, if more than one was asked for
+    alignment: list[tuple[int, int, float]] = field(default_factory=list)  # source word, target word, weight
+    warnings: list[str] = field(default_factory=list)
+
+
+class Translator:
+    """A loaded model: one, or several of one vocabulary that vote."""
+
+    def __init__(
+        self, models: Sequence[Transformer], tokenizer: SubwordTokenizer, config: RunConfig, name: str
+    ) -> None:
+        self.models, self.tokenizer, self.config, self.name = list(models), tokenizer, config, name
+        self.device = next(self.models[0].parameters()).device
+        # Longer input than it was trained on is possible, but its positions were never seen.
+        self.max_tokens = min(config.data.max_length, *(model.config.max_len - 1 for model in self.models))
+
+    @overload
+    def translate(self, text: str, **search: object) -> Translation: ...
+    @overload
+    def translate(self, text: list[str], **search: object) -> list[Translation]: ...
+    def translate(self, text: str | list[str], **search: object) -> Translation | list[Translation]:
+        """Translate one text, or each of several; options are those of SearchConfig: `beam=4, n_best=2`."""
+        config = SearchConfig(**search)  # type: ignore[arg-type]  # pydantic checks the values
+        if isinstance(text, str):
+            return next(self.stream([text], config))
+        return list(self.stream(text, config))
+
+    def stream(
+        self, lines: Iterable[str], config: SearchConfig, window: int = WINDOW, align: bool = False
+    ) -> Iterator[Translation]:
+        """A translation for each line, in order; memory holds `window` lines at a time."""
+        iterator = iter(lines)
+        while chunk := list(islice(iterator, window)):
+            jobs = [self._read(line) for line in chunk]
+            segments = [segment for job in jobs for segment in job.segments]
+            found = dict(zip(map(id, segments), self._search(segments, config), strict=True))
+            for job in jobs:
+                results = [found[id(segment)] for segment in job.segments]
+                yield self._write(job, results, config, align)
+
+    def attention(self, text: str, translation: str | None = None, **search: object) -> AttentionMaps:
+        """What every head of every layer looks at while it reads `text` and writes its translation."""
+        source = self.tokenizer.encode(text)[: self.max_tokens]
+        if translation is None:
+            config = SearchConfig(**search)  # type: ignore[arg-type]  # pydantic checks the values
+            target = self._search([source], config)[0].hypotheses[0].tokens
+        else:
+            target = self.tokenizer.encode(translation)[: self.models[0].config.max_len - 1]
+        return attention.attention_maps(self.models[0], self.tokenizer, source, target)
+
+    # Reading and writing
+
+    def _read(self, line: str) -> "_Job":
+        job = _Job(line=line)
+        if len(line) > MAX_CHARACTERS:
+            job.warnings.append(f"cut: the text has {len(line):,} characters, and {MAX_CHARACTERS:,} were read")
+            line = line[:MAX_CHARACTERS]
+        if not line.strip():
+            return job
+        ids = self.tokenizer.encode(line.strip())
+        if len(ids) <= self.max_tokens:
+            job.segments.append(ids)
+            return job
+        job.segments.extend(self._split(line, job.warnings))
+        return job
+
+    def _split(self, line: str, warnings: list[str]) -> Iterator[list[int]]:
+        """Pieces of a long text, each of whole sentences as far as they fit."""
+        sentences = [ids for part in SENTENCE_END.split(line) if (ids := self.tokenizer.encode(part.strip()))]
+        warnings.append(f"split: the text is longer than {self.max_tokens} tokens; sentences were translated apart")
+        piece: list[int] = []
+        for ids in sentences:
+            if len(ids) > self.max_tokens:
+                warnings.append(f"cut: a sentence of {len(ids)} tokens was cut to {self.max_tokens}")
+            if piece and len(piece) + len(ids) > self.max_tokens:
+                yield piece
+                piece = []
+            piece = (piece + ids)[: self.max_tokens]
+        yield piece
+
+    def _write(self, job: "_Job", results: list["_Checked"], config: SearchConfig, align: bool) -> Translation:
+        if not results:
+            return Translation(text="", warnings=job.warnings)
+        best = [result.hypotheses[0] for result in results]
+        tokens = [id for hypothesis in best for id in hypothesis.tokens]
+        alternatives = results[0].hypotheses[1:] if len(results) == 1 else []
+        log_prob, length = sum(one.log_prob for one in best), sum(len(one.tokens) + one.ended for one in best)
+        alignment: list[tuple[int, int, float]] = []
+        if align and len(results) == 1 and tokens:
+            maps = attention.attention_maps(self.models[0], self.tokenizer, job.segments[0], best[0].tokens)
+            alignment = attention.word_alignment(maps)
+        return Translation(
+            text=" ".join(filter(None, map(self._text, best))),
+            score=log_prob / float(length_penalty(length, config.alpha)),
+            tokens=self.tokenizer.tokens(tokens),
+            source_tokens=self.tokenizer.tokens([id for segment in job.segments for id in segment]),
+            alternatives=[Alternative(text=self._text(one), score=one.score) for one in alternatives],
+            alignment=alignment,
+            warnings=job.warnings + [warning for result in results for warning in result.warnings],
+        )
+
+    def _text(self, hypothesis: Hypothesis) -> str:
+        """One line, whatever the model said."""
+        return self.tokenizer.decode(hypothesis.tokens).replace("\n", " ").strip()
+
+    # Searching
+
+    def _search(self, segments: list[list[int]], config: SearchConfig) -> list["_Checked"]:
+        """Search in batches of like length; then look again at what was too close to call, or looks wrong."""
+        lengths = np.array([[len(ids), len(ids)] for ids in segments], dtype=np.int32).reshape(-1, 2)
+        found: dict[int, Found] = {}
+        for batch in cut_by_length(lengths, BATCH_TOKENS):
+            results = self._search_batch([segments[at] for at in batch], config)
+            for at, result in zip(batch.tolist(), results, strict=True):
+                alone = len(batch) == 1 or config.sample
+                found[at] = result if alone or not result.close else self._search_batch([segments[at]], config)[0]
+        return [self._checked(segment, found[at], config) for at, segment in enumerate(segments)]
+
+    def _search_batch(self, segments: list[list[int]], config: SearchConfig) -> list[Found]:
+        longest = max(map(len, segments)) + 1
+        padded = [[*ids, EOS_ID] + [PAD_ID] * (longest - 1 - len(ids)) for ids in segments]
+        return search(self.models, torch.tensor(padded, device=self.device), config)
+
+    def _checked(self, segment: list[int], found: Found, config: SearchConfig) -> "_Checked":
+        """The repetition guard: what looks wrong is tried once more with a setting against it, and flagged."""
+        hypotheses = found.best(config.n_best)
+        fault = self._fault(segment, hypotheses[0])
+        if not fault:
+            return _Checked(hypotheses=hypotheses)
+        if not config.sample:
+            again = self._search_batch([segment], _RETRY[fault](config))[0].best(max(config.n_best, 2))
+            mended = [hypothesis for hypothesis in again if not self._fault(segment, hypothesis)]
+            if mended:
+                return _Checked(hypotheses=mended[: config.n_best], warnings=[f"{fault}: searched again"])
+        return _Checked(hypotheses=hypotheses, warnings=[f"{fault}: {_MEANING[fault]}"])
+
+    def _fault(self, segment: list[int], hypothesis: Hypothesis) -> str:
+        text = self._text(hypothesis)
+        if not text:
+            return "empty"
+        if not hypothesis.ended or has_loop(hypothesis.tokens):
+            return "loop"
+        same_language = self.config.data.source_lang == self.config.data.target_lang
+        source = self.tokenizer.decode(segment).strip()
+        # A name or a number is rightly copied; a whole sentence is not.
+        return "copy" if text == source and len(source.split()) > COPY_WORDS and not same_language else ""
+
+
+@dataclass(slots=True, kw_only=True)
+class _Job:
+    """A line on its way: what is searched for it, and what has to be said of it."""
+
+    line: str
+    segments: list[list[int]] = field(default_factory=list)
+    warnings: list[str] = field(default_factory=list)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Checked:
+    """What the search gave for a segment, after the guard."""
+
+    hypotheses: list[Hypothesis]
+    warnings: list[str] = field(default_factory=list)
+
+
+COPY_WORDS = 3  # more words than this are a copy, not a name
+_MEANING = {
+    "empty": "the model gave no translation",
+    "loop": "the translation repeats itself",
+    "copy": "the translation is the source",
+}
+_RETRY: dict[str, Callable[[SearchConfig], SearchConfig]] = {
+    "empty": lambda config: replace(config, min_length=1),
+    "loop": lambda config: replace(config, no_repeat=3),
+    "copy": lambda config: replace(config, n_best=max(2, config.n_best), beam=max(4, config.beam)),
+}
+
+
+def has_loop(tokens: Sequence[int], times: int = 4, longest: int = 8) -> bool:
+    """True if some run of up to `longest` tokens stands `times` times in a row."""
+    for size in range(1, longest + 1):
+        same = 0  # tokens that equal the one `size` before
+        for at in range(size, len(tokens)):
+            same = same + 1 if tokens[at] == tokens[at - size] else 0
+            if same == size * (times - 1):
+                return True
+    return False
+
+
+def load(name: str | Path, *more: str | Path) -> Translator:
+    """A model by its folder or the name of a bundled one; several vote as an ensemble."""
+    loaded = [load_model(find_model(one)) for one in (name, *more)]
+    (_, tokenizer, config), device = loaded[0], pick_device()
+    if any(other.to_json() != tokenizer.to_json() for _, other, _ in loaded[1:]):
+        raise UserError("models of an ensemble need the same tokenizer")
+    return Translator([model.to(device) for model, _, _ in loaded], tokenizer, config, Path(name).name)
+
+
+def find_model(name: str | Path) -> Path:
+    """The folder of a model."""
+    folder = Path(name)
+    if folder.is_dir():
+        return folder
+    bundled = Path(__file__).parent / "models" / str(name)
+    if bundled.is_dir():
+        return bundled
+    raise UserError(f"there is no model '{name}': give the folder of a model, such as the --output of a training run")
+
+
+# Files
+
+
+class Input:
+    """The lines of a file or of standard input, as text; what is not UTF-8 is replaced, so that no line is lost."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        file_size(path)  # refuse a missing file now, not after the model is loaded
+
+    def is_interactive(self) -> bool:
+        return str(self._path) == "-" and sys.stdin.isatty()
+
+    def __iter__(self) -> Iterator[str]:
+        return (line.decode(errors="replace") for line in read_lines(self._path, max_bytes=4 * MAX_CHARACTERS))
+
+
+def as_line(translation: Translation, as_json: bool) -> str:
+    """A translation on one line; alternatives follow it after tabs."""
+    if as_json:
+        return json.dumps(asdict(translation), ensure_ascii=False)
+    texts = [translation.text, *(alternative.text for alternative in translation.alternatives)]
+    return "\t".join(text.replace("\t", " ") for text in texts) if len(texts) > 1 else texts[0]

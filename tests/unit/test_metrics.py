@@ -1,0 +1,235 @@
+"""Scores of translations: what they are called, what they count, and when a difference is one."""
+
+import os
+import random
+import subprocess
+import sys
+
+import pytest
+
+from multihead.config import UserError
+from multihead.metrics import Score, bleu, compare, lowercase_words, paper_words, scores, split_compounds
+
+REFERENCES = [
+    "Der Fahrer der U-Bahn hält heute nicht am Bahnhof an.",
+    "Eine Frau in einem blau-weißen Kleid liest „Faust“ im Garten.",
+    "Zwei Kinder spielen am Strand mit einem roten Ball.",
+]
+HYPOTHESES = [
+    "Der Fahrer der U-Bahn hält nicht am Bahnhof an.",
+    "Eine Frau in einem blau-weißen Rock liest “Faust” im Garten.",
+    "Zwei Kinder spielen am Strand mit einem Ball.",
+]
+
+PAPER = "BLEU (tokenised, compound-split, as in the paper)"
+LOWERCASE = "BLEU (lower-cased, tokenised)"
+
+
+def by_name(found: list[Score]) -> dict[str, Score]:
+    return {score.name: score for score in found}
+
+
+def spoiled(lines: list[str], share: float) -> list[str]:
+    """The lines with a share of their words replaced."""
+    rng = random.Random(1)
+    return [" ".join("x" if rng.random() < share else word for word in line.split()) for line in lines]
+
+
+def corpus(n_lines: int) -> list[str]:
+    rng = random.Random(2)
+    return [" ".join(rng.choice("abcdefghijklmnop") * 3 for _ in range(12)) for _ in range(n_lines)]
+
+
+def test_identical_text_scores_100() -> None:
+    assert all(score.value == pytest.approx(100) for score in scores(REFERENCES, REFERENCES, "de", True))
+
+
+def test_text_without_a_common_word_scores_0() -> None:
+    found = by_name(scores(["eins zwei drei vier fünf"], ["a b c d e"], "de", True))
+    assert [found[name].value for name in ("BLEU", PAPER, LOWERCASE)] == [0, 0, 0]
+
+
+def test_an_empty_translation_can_be_scored() -> None:
+    assert all(score.value == 0 for score in scores([""], ["Ein Hund schläft."], "de", True))
+
+
+def test_bleu_is_the_first_of_the_scores() -> None:
+    assert scores(HYPOTHESES, REFERENCES, "de")[0].value == bleu(HYPOTHESES, REFERENCES, "de")
+
+
+def test_the_scores_have_names_that_tell_them_apart() -> None:
+    assert [score.name for score in scores(HYPOTHESES, REFERENCES, "de", True)] == ["BLEU", "chrF2", PAPER, LOWERCASE]
+
+
+def test_lower_cased_text_is_scored_only_on_demand() -> None:
+    assert LOWERCASE not in by_name(scores(HYPOTHESES, REFERENCES, "de"))
+
+
+def test_every_signature_is_another() -> None:
+    assert len({score.signature for score in scores(HYPOTHESES, REFERENCES, "de", True)}) == 4
+
+
+@pytest.mark.parametrize(
+    "step", ["case:mixed", "replace-unicode-punctuation", "sacremoses-de", "##AT##-##AT##", "smooth:none"]
+)
+def test_the_signature_of_the_paper_names_each_step(step: str) -> None:
+    assert step in by_name(scores(HYPOTHESES, REFERENCES, "de"))[PAPER].signature
+
+
+@pytest.mark.parametrize("step", ["case:lc", "normalize-punctuation", "sacremoses-de", "smooth:none"])
+def test_the_lower_cased_signature_names_each_step(step: str) -> None:
+    assert step in by_name(scores(HYPOTHESES, REFERENCES, "de", True))[LOWERCASE].signature
+
+
+def test_a_language_unknown_to_us_is_tokenised_as_english() -> None:
+    assert "sacremoses-en" in by_name(scores(HYPOTHESES, REFERENCES))[PAPER].signature
+
+
+def test_a_language_without_spaces_has_no_moses_words() -> None:
+    assert list(by_name(scores(["我喜欢你们的猫"], ["我喜欢你们的狗"], "zh"))) == ["BLEU", "chrF2"]
+
+
+def test_the_order_of_the_sentences_does_not_matter() -> None:
+    assert scores(HYPOTHESES[::-1], REFERENCES[::-1], "de", True) == scores(HYPOTHESES, REFERENCES, "de", True)
+
+
+def test_the_words_of_a_line_do_not_depend_on_its_neighbours() -> None:
+    alone = [word for line in REFERENCES for word in paper_words([line], "de")]
+    assert paper_words(REFERENCES, "de") == alone
+
+
+def test_only_lower_cased_bleu_overlooks_case() -> None:
+    shouted = by_name(scores([line.upper() for line in REFERENCES[2:]], REFERENCES[2:], "de", True))
+    assert (round(shouted[LOWERCASE].value), shouted[PAPER].value) == (100, 0)
+
+
+@pytest.mark.parametrize(
+    ("compound", "words"),
+    [
+        ("Bus-Fahrer-Mütze", "Bus ##AT##-##AT## Fahrer ##AT##-##AT## Mütze"),
+        ("a-b-c", "a ##AT##-##AT## b-c"),  # b belongs to the first match
+        ("a-ß-c", "a ##AT##-##AT## ß ##AT##-##AT## c"),  # two bytes, one for each match
+        ("Vor- und Nachteile", "Vor- und Nachteile"),
+        ("1990 - 2000", "1990 - 2000"),
+    ],
+)
+def test_compounds_are_split_at_hyphens(compound: str, words: str) -> None:
+    assert split_compounds(compound) == words
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("Er sagt: „Nein“.", 'Er sagt : „ Nein " .'),  # Moses' script knows the closing quote, not the opening one
+        ("Sie heißt ”Eva”…", 'Sie heißt " Eva " ...'),
+        ("Das kostet 3,50 € z. B. im U-Bahnhof.", "Das kostet 3,50 € z. B. im U ##AT##-##AT## Bahnhof ."),
+        ("A & B <c> [d]", "A & B < c > [ d ]"),  # not escaped
+    ],
+)
+def test_words_are_those_of_moses(text: str, words: str) -> None:
+    assert paper_words([text], "de") == [words]
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("Eine Frau hält „Kids' Food Basket“.", 'eine frau hält " kids \' food basket " .'),
+        ("Ein T-Shirt \u2013 blau-weiß.", "ein t-shirt - blau-weiß ."),
+        ("Spieler mit der Nummer 10.", "spieler mit der nummer 10."),  # as in Multi30k's own file
+    ],
+)
+def test_lower_cased_words_are_those_of_multi30k(text: str, words: str) -> None:
+    assert lowercase_words([text], "de") == [words]
+
+
+def test_unequal_numbers_of_lines_are_refused_in_words() -> None:
+    with pytest.raises(UserError, match="2 translations and 3 references"):
+        scores(HYPOTHESES[:2], REFERENCES)
+
+
+def test_unequal_numbers_of_lines_are_refused_for_bleu_alone() -> None:
+    with pytest.raises(UserError, match="3 translations and 1 references"):
+        bleu(HYPOTHESES, REFERENCES[:1])
+
+
+def test_unequal_systems_are_not_compared() -> None:
+    with pytest.raises(UserError, match="2 translations and 3 references"):
+        compare(HYPOTHESES, HYPOTHESES[:2], REFERENCES)
+
+
+def test_nothing_is_not_scored() -> None:
+    with pytest.raises(UserError, match="no translations"):
+        scores([], [])
+
+
+@pytest.mark.parametrize(("n_samples", "seed"), [(0, 1), (100, 0)])
+def test_what_sacrebleu_takes_for_a_default_is_refused(n_samples: int, seed: int) -> None:
+    with pytest.raises(UserError, match=f"at least 1, got {n_samples} and {seed}"):
+        compare(HYPOTHESES, HYPOTHESES, REFERENCES, n_samples=n_samples, seed=seed)
+
+
+def test_a_much_better_system_is_significantly_better() -> None:
+    references = corpus(60)
+    found = compare(spoiled(references, 0.1), spoiled(references, 0.4), references, n_samples=200)
+    assert [(each.name, each.value > each.other_value, each.p_value < 0.05) for each in found] == [
+        ("BLEU", True, True),
+        ("chrF2", True, True),
+    ]
+
+
+def test_a_hardly_better_system_is_not_significantly_better() -> None:
+    references = corpus(60)
+    spoiled_once = spoiled(references, 0.3)
+    found = compare([references[0], *spoiled_once[1:]], spoiled_once, references, n_samples=200)
+    assert all(each.value > each.other_value and each.p_value > 0.05 for each in found)
+
+
+def test_a_system_does_not_differ_from_itself() -> None:
+    assert [each.p_value for each in compare(HYPOTHESES, HYPOTHESES, REFERENCES, n_samples=50)] == [1, 1]
+
+
+def test_it_does_not_matter_which_system_is_the_other() -> None:
+    references = corpus(20)
+    one, two = spoiled(references, 0.2), spoiled(references, 0.3)
+    forth, back = compare(one, two, references, n_samples=50), compare(two, one, references, n_samples=50)
+    assert [each.p_value for each in forth] == [each.p_value for each in back]
+    assert [each.interval for each in forth] == [each.other_interval for each in back]
+
+
+def test_the_score_lies_in_its_interval() -> None:
+    references = corpus(60)
+    found = compare(spoiled(references, 0.1), spoiled(references, 0.4), references, n_samples=200)
+    assert all(each.interval[0] < each.value < each.interval[1] for each in found)
+    assert all(each.other_interval[0] < each.other_value < each.other_interval[1] for each in found)
+
+
+def test_a_comparison_depends_on_nothing_but_its_seed() -> None:
+    references = corpus(20)
+    texts = spoiled(references, 0.2), spoiled(references, 0.3), references
+    first, again, other_seed = (compare(*texts, n_samples=50, seed=seed) for seed in (7, 7, 8))
+    assert first == again
+    assert first != other_seed
+
+
+def test_the_signature_of_a_comparison_names_samples_and_seed() -> None:
+    found = compare(HYPOTHESES, HYPOTHESES, REFERENCES, n_samples=50, seed=7)
+    assert all("bs:50|seed:7" in each.signature for each in found)
+
+
+@pytest.mark.parametrize("before", [None, "99"])
+def test_a_comparison_leaves_the_environment_as_it_was(monkeypatch: pytest.MonkeyPatch, before: str | None) -> None:
+    monkeypatch.delenv("SACREBLEU_SEED", raising=False)
+    if before:
+        monkeypatch.setenv("SACREBLEU_SEED", before)
+    compare(HYPOTHESES, HYPOTHESES, REFERENCES, n_samples=5)
+    assert os.environ.get("SACREBLEU_SEED") == before
+
+
+def test_a_comparison_says_nothing(capfd: pytest.CaptureFixture[str]) -> None:
+    compare(HYPOTHESES, HYPOTHESES, REFERENCES, n_samples=5)
+    assert capfd.readouterr() == ("", "")
+
+
+def test_importing_the_module_is_cheap() -> None:
+    check = "import sys, multihead.metrics; sys.exit(bool({'sacrebleu', 'sacremoses', 'torch'} & set(sys.modules)))"
+    subprocess.run([sys.executable, "-c", check], check=True)

@@ -1,0 +1,284 @@
+"""Lines in, as many out, in order, the same whatever their neighbours."""
+
+import itertools
+import random
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import torch
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+import multihead
+from multihead import translate
+from multihead.config import RunConfig, SearchConfig, UserError, configure
+from multihead.model import Transformer
+from multihead.search import Found, Hypothesis, search
+from multihead.tokenizer import SubwordTokenizer
+from multihead.translate import Input, Translation, Translator, as_line, has_loop
+from tests.conftest import copy_or_reverse
+
+TEXTS = ["Ein Mann fährt mit dem Fahrrad zum Bahnhof.", "A man rides his bike to the station, doesn't he?"] * 5
+TOKENIZER = SubwordTokenizer.learn(TEXTS, 400)
+SHAPE = {"d_model": 16, "d_ff": 16, "n_heads": 2, "d_k": 8, "d_v": 8, "encoder_layers": 1, "decoder_layers": 1}
+
+
+def random_translator(max_length: int = 64, **data: object) -> Translator:
+    """An untrained model says anything at all, which is what line counts have to survive."""
+    named = {f"model.{name}": value for name, value in SHAPE.items()} | {
+        "model.vocab_size": TOKENIZER.vocab_size,
+        "data.max_length": max_length,
+        "data.source_lang": "en",
+        "data.target_lang": "de",
+    }
+    config: RunConfig = configure(named)
+    torch.manual_seed(1)
+    return Translator([Transformer(config.model).eval()], TOKENIZER, config, "random")
+
+
+RANDOM = random_translator()
+FAST = {"beam": 1, "max_extra": 2}
+
+
+@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(lines=st.lists(st.text(max_size=30).filter(lambda line: "\n" not in line), max_size=8))
+def test_any_lines_give_as_many_lines(lines: list[str]) -> None:
+    results = RANDOM.translate(lines, **FAST)
+    assert len(results) == len(lines)
+    for line, result in zip(lines, results, strict=True):
+        assert "\n" not in as_line(result, as_json=False)
+        assert "\n" not in as_line(result, as_json=True)
+        if not line.strip():
+            assert result.text == ""
+
+
+HOSTILE = [
+    "carriage\rreturn",
+    "windows line\r",
+    "line\u2028separator",
+    "next\u0085line",
+    "\ufeffmark",
+    "nul\0byte",
+    "tab\there",
+    "",
+    "   ",
+    "\t\u00a0\u3000",
+    "שלום עולם",
+    "👩‍👩‍👧 family",
+    "</s> <pad> <s>",
+    "x" * 3000,
+]
+
+
+def test_hostile_files_keep_their_line_count(tmp_path: Path) -> None:
+    content = "\n".join(HOSTILE).encode() + b"\nbroken \xff\xfe utf-8\nlast line without an end"
+    (tmp_path / "hostile").write_bytes(content)
+    lines = list(Input(tmp_path / "hostile"))
+    assert len(lines) == len(HOSTILE) + 2
+    results = list(RANDOM.stream(lines, SearchConfig(beam=1, max_extra=2)))
+    assert len("".join(as_line(one, False) + "\n" for one in results).split("\n")) - 1 == len(lines)
+
+
+def test_a_missing_file_is_refused_before_anything_is_read(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match="there is no file"):
+        Input(tmp_path / "nowhere")
+
+
+# The same whatever its neighbours
+
+
+@pytest.mark.parametrize("beam", [1, 4])
+def test_a_batch_equals_its_sentences_alone(trained: Path, monkeypatch: pytest.MonkeyPatch, beam: int) -> None:
+    """Batch sizes 1, 7 and 64, shuffled neighbours; half of the text is nothing that the model has learned."""
+    translator = multihead.load(trained)
+    rng = random.Random(1)
+    odd = [" ".join(rng.choices("abcxyz123", k=rng.randint(1, 12))) for _ in range(64)]
+    lines = [source for source, _ in copy_or_reverse(64, seed=5)] + odd
+    expected = {line: translator.translate(line, beam=beam).text for line in lines}
+    for size in (1, 7, 64):
+        monkeypatch.setattr(translate, "BATCH_TOKENS", 33 * size)
+        for _ in range(2):
+            rng.shuffle(lines)
+            results = translator.translate(lines, beam=beam)
+            assert [result.text for result in results] == [expected[line] for line in lines]
+
+
+def test_a_close_call_is_searched_again_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A batch that tips a near tie the other way gives what the sentence gives alone."""
+    real = search
+
+    def tipped(models: list[Transformer], source: torch.Tensor, config: SearchConfig) -> list[Found]:
+        found = real(models, source, config)
+        if len(source) > 1:
+            wrong = Hypothesis(tokens=[300], log_prob=-1.0, score=-1.0)
+            return [Found(ended=[wrong], close=True) for _ in found]
+        return found
+
+    alone = [RANDOM.translate(text, **FAST).text for text in TEXTS[:2]]
+    monkeypatch.setattr(translate, "search", tipped)
+    assert [result.text for result in RANDOM.translate(TEXTS[:2], **FAST)] == alone
+
+
+def test_lines_stream_through_a_window() -> None:
+    """The first translation comes before the last line is read."""
+    read = 0
+
+    def lines() -> Iterator[str]:
+        nonlocal read
+        for text in TEXTS:
+            read += 1
+            yield text
+
+    stream = RANDOM.stream(lines(), SearchConfig(beam=1, max_extra=2), window=3)
+    next(stream)
+    assert read == 3
+    assert len(list(stream)) == len(TEXTS) - 1
+
+
+# Long lines
+
+
+def test_a_long_text_is_split_at_sentence_ends() -> None:
+    translator = random_translator(max_length=20)
+    result = translator.translate("A man rides. " * 10, **FAST)
+    assert any(warning.startswith("split: ") for warning in result.warnings)
+    assert not any(warning.startswith("cut: ") for warning in result.warnings)
+
+
+def test_every_sentence_of_a_long_text_is_translated_as_it_is_alone(trained: Path) -> None:
+    translator = multihead.load(trained)
+    sentences = [source for source, _ in copy_or_reverse(6, seed=3)]
+    translator.max_tokens = max(len(translator.tokenizer.encode(sentence + "!")) for sentence in sentences)
+    joined = translator.translate("! ".join(sentences), beam=1)
+    parts = list(translator._split("! ".join(sentences), []))
+    assert [translator.tokenizer.decode(part) for part in parts[:-1]] == [sentence + "!" for sentence in sentences[:-1]]
+    assert joined.text == " ".join(
+        translator.translate(translator.tokenizer.decode(part), beam=1).text for part in parts
+    )
+
+
+def test_a_sentence_that_is_too_long_is_cut_and_said_so() -> None:
+    result = random_translator(max_length=20).translate("rides " * 50, **FAST)
+    assert any(warning.startswith("cut: ") for warning in result.warnings)
+
+
+def test_a_line_of_a_megabyte_is_cut_before_it_costs_anything() -> None:
+    result = random_translator(max_length=20).translate("x" * 1_000_000, **FAST)
+    assert any("1,000,000 characters" in warning for warning in result.warnings)
+
+
+# The guard
+
+
+@pytest.mark.parametrize(
+    ("tokens", "expected"),
+    [
+        ([5, 5, 5, 5], True),
+        ([1, 2, 1, 2, 1, 2, 1, 2], True),
+        ([9, 1, 2, 3, 1, 2, 3, 1, 2, 3, 1, 2, 3, 7], True),
+        ([5, 5, 5], False),
+        ([1, 2, 1, 2, 1, 2], False),
+        (list(range(50)), False),
+        ([], False),
+    ],
+)
+def test_a_loop_is_four_times_the_same_in_a_row(tokens: list[int], expected: bool) -> None:
+    assert has_loop(tokens) is expected
+
+
+def scripted(monkeypatch: pytest.MonkeyPatch, first: str, again: str) -> list[SearchConfig]:
+    """A search that says `first`, and `again` when it is asked again."""
+    asked: list[SearchConfig] = []
+
+    def say(_: object, source: torch.Tensor, config: SearchConfig) -> list[Found]:
+        asked.append(config)
+        text = first if len(asked) == 1 else again
+        one = Hypothesis(tokens=TOKENIZER.encode(text) if text else [], log_prob=-1.0, score=-1.0)
+        return [Found(ended=[one]) for _ in source]
+
+    monkeypatch.setattr(translate, "search", say)
+    return asked
+
+
+SOURCE = "A man rides his bike."
+
+
+@pytest.mark.parametrize(
+    ("first", "fault", "remedy"),
+    [
+        ("Mann Mann Mann Mann Mann", "loop", "no_repeat"),
+        ("", "empty", "min_length"),
+        (SOURCE, "copy", "n_best"),
+    ],
+)
+def test_what_looks_wrong_is_tried_again_and_flagged(
+    monkeypatch: pytest.MonkeyPatch, first: str, fault: str, remedy: str
+) -> None:
+    asked = scripted(monkeypatch, first, "Ein Mann")
+    result = RANDOM.translate(SOURCE)
+    assert result.text == "Ein Mann"
+    assert result.warnings == [f"{fault}: searched again"]
+    assert getattr(asked[1], remedy) > getattr(asked[0], remedy)
+
+
+@pytest.mark.parametrize(("first", "fault"), [("Mann Mann Mann Mann", "loop"), ("", "empty"), (SOURCE, "copy")])
+def test_what_cannot_be_mended_is_kept_and_flagged(monkeypatch: pytest.MonkeyPatch, first: str, fault: str) -> None:
+    scripted(monkeypatch, first, first)
+    result = RANDOM.translate(SOURCE)
+    assert result.text == first
+    assert result.warnings[0].startswith(f"{fault}: the ")
+
+
+def test_a_name_may_be_copied(monkeypatch: pytest.MonkeyPatch) -> None:
+    scripted(monkeypatch, "Bahnhof", "")
+    assert RANDOM.translate("Bahnhof").warnings == []
+
+
+# What a translation says
+
+
+def test_a_translation_has_all_its_parts(trained: Path) -> None:
+    translator = multihead.load(trained)
+    (result,) = translator.stream(["reverse a b c"], SearchConfig(n_best=3), align=True)
+    assert result.text == "c b a"
+    assert result.score < 0
+    assert "".join(result.tokens).replace("Ġ", " ").strip() == "c b a"
+    assert len(result.alternatives) == 2
+    assert all(other.score <= result.score and other.text != result.text for other in result.alternatives)
+    assert [target for _, target, _ in result.alignment] == [0, 1, 2]
+
+
+def test_reversing_looks_backwards(trained: Path) -> None:
+    """The model attends where the task says it must: the soft alignment of a reversed sentence runs backwards."""
+    translator = multihead.load(trained)
+    (result,) = translator.stream(["reverse a b c d e"], SearchConfig(), align=True)
+    sources = [source for source, _, _ in result.alignment]
+    assert sum(one > other for one, other in itertools.pairwise(sources)) >= 3
+
+
+def test_attention_has_every_layer_and_head(trained: Path) -> None:
+    maps = multihead.load(trained).attention("copy a b")
+    assert maps.cross.shape[:2] == maps.encoder.shape[:2] == maps.decoder.shape[:2] == (2, 4)
+
+
+def test_lines_with_alternatives_are_separated_by_tabs() -> None:
+    one = Translation(text="a\tb", alternatives=[translate.Alternative(text="c", score=-1.0)])
+    assert as_line(one, as_json=False) == "a b\tc"
+    assert as_line(Translation(text="a\tb"), as_json=False) == "a\tb"
+
+
+def test_models_that_vote_need_one_vocabulary(trained: Path, tmp_path: Path) -> None:
+    shutil.copytree(trained, tmp_path / "other", ignore=shutil.ignore_patterns("checkpoints", "data"))
+    same = multihead.load(trained, tmp_path / "other")
+    assert same.translate("copy a b").text == "a b"
+    tokenizer = tmp_path / "other" / "tokenizer.json"
+    tokenizer.write_text(tokenizer.read_text(encoding="utf-8").replace('"Ġa"', '"Ġq"', 1), encoding="utf-8")
+    with pytest.raises(UserError):
+        multihead.load(trained, tmp_path / "other")
+
+
+def test_an_unknown_model_is_refused_in_words() -> None:
+    with pytest.raises(UserError, match="there is no model 'nowhere'"):
+        multihead.load("nowhere")
