@@ -42,6 +42,7 @@ Talk = Callable[[str], None]
 SHARD = 1_000_000  # pairs in one file
 LEARNING_SAMPLE = 1_000_000  # pairs that the tokenizer is learned from, spread evenly over the corpus
 HELD_OUT = 1000  # most pairs taken for validation when the user gives none
+NOT_LANGUAGES = {"gz", "xz", "txt", "tsv", "csv", "raw", "src", "tgt", "ref", "tok", "bpe"}  # as the end of a file's name
 HELD_OUT_SHARE = 20  # and at most one pair in so many
 
 
@@ -83,7 +84,7 @@ def embedded() -> ParallelText:
 def languages_of(source: Path, target: Path) -> Overrides:
     """What the files' names say of their languages: a.en.gz is English."""
     found = [re.search(r"\.([a-z]{2,3})(?:\.gz)?$", path.name) for path in (source, target)]
-    codes = [match[1] if match and match[1] not in ("gz", "txt") else "" for match in found]
+    codes = [match[1] if match and match[1] not in NOT_LANGUAGES else "" for match in found]
     return {"data.source_lang": codes[0], "data.target_lang": codes[1]}
 
 

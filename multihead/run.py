@@ -124,15 +124,15 @@ def _take_up(request: Request) -> tuple[RunConfig, Path] | None:
     if request.source and summary.file_sizes != request.text().sizes:
         raise UserError(f"the run in {request.output} was begun with other text: choose another --output")
     if asked != stored:
-        replace_text(request.output / "config.json", config.to_json(asked))
+        provenance = checkpoint.read_provenance(request.output)
+        replace_text(request.output / "config.json", config.to_json(asked, provenance))
     return asked, data
 
 
 def _begin(request: Request, talk: Talk) -> tuple[RunConfig, Path]:
     """Prepare the text, and settle what was left open: the preset and the size of the vocabulary."""
-    asked = configure(
-        config.preset(request.preset) if request.preset else {}, request.languages(), request.settings
-    )  # refuse a wrong setting before an hour is spent on the text
+    # A wrong setting is refused before an hour is spent on the text.
+    asked = configure(config.preset(request.preset) if request.preset else {}, request.languages(), request.settings)
     data = request.output / "data"
     if request.data:
         summary = corpus.read_summary(request.data)

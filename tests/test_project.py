@@ -17,8 +17,8 @@ PACKAGE = ROOT / "multihead"
 
 # A module imports only from lines above its own.
 LAYERS = [
-    {"config", "devices", "files", "grammar"},
-    {"journal", "metrics", "model", "text", "tokenizer"},
+    {"config", "devices", "files", "lexicon"},
+    {"grammar", "journal", "metrics", "model", "text", "tokenizer"},
     {"attention", "corpus", "search"},
     {"batches", "figures"},
     {"checkpoint"},

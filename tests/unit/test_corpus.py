@@ -121,6 +121,7 @@ def test_standard_input_can_be_one_file_only() -> None:
         ("a.en", "a.de.gz", ("en", "de")),
         ("corpus.txt", "corpus.gz", ("", "")),
         ("de", "train.tok.deu", ("", "deu")),
+        ("train.src", "train.tgt", ("", "")),
     ],
 )
 def test_the_language_is_guessed_from_the_name(source: str, target: str, expected: tuple[str, str]) -> None:

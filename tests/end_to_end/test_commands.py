@@ -1,0 +1,177 @@
+"""The commands of a model's life, as a user types them."""
+
+import gzip
+import json
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from multihead import checkpoint
+from tests.conftest import copy_or_reverse, write_pairs
+from tests.fault.test_bad_input import assert_refused
+
+ROOT = Path(__file__).parents[2]
+
+
+def multihead(*arguments: str | Path, stdin: bytes | None = None, status: int = 0) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "multihead", *map(str, arguments)]
+    result = subprocess.run(command, input=stdin or b"", capture_output=True, timeout=240, check=False)
+    decoded = subprocess.CompletedProcess(command, result.returncode, result.stdout.decode(), result.stderr.decode())
+    assert decoded.returncode == status, decoded.stderr
+    return decoded
+
+
+@pytest.fixture(scope="module")
+def test_set(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
+    return write_pairs(tmp_path_factory.mktemp("test"), copy_or_reverse(60, seed=11))
+
+
+# translate
+
+
+def test_texts_are_translated_from_arguments(trained: Path) -> None:
+    assert multihead("translate", trained, "reverse a b c", "copy d e").stdout == "c b a\nd e\n"
+
+
+def test_a_file_is_translated_line_by_line(trained: Path, tmp_path: Path) -> None:
+    (tmp_path / "in.gz").write_bytes(gzip.compress(b"copy a b\n\nreverse c d\n"))
+    multihead("translate", trained, "--input", tmp_path / "in.gz", "--output", tmp_path / "out.gz", "--beam", "1")
+    assert gzip.decompress((tmp_path / "out.gz").read_bytes()) == b"a b\n\nd c\n"
+
+
+def test_standard_input_keeps_its_line_count(trained: Path) -> None:
+    hostile = "copy a b\r\n\n  \ncopy\u2028c d\n\ufeffcopy\u0085e\n</s> <pad>\nnul\0\n".encode() + b"\xff\xfe\nlast"
+    result = multihead("translate", trained, "--beam", "1", stdin=hostile)
+    assert result.stdout.count("\n") == hostile.count(b"\n") + 1
+    assert result.stdout.split("\n")[0] == "a b"
+
+
+def test_json_has_every_part(trained: Path) -> None:
+    line = json.loads(multihead("translate", trained, "--json", "--n-best", "2", "reverse a b").stdout)
+    assert {"text", "score", "tokens", "alternatives", "alignment", "warnings"} <= line.keys()
+    assert (line["text"], len(line["alternatives"])) == ("b a", 1)
+
+
+def test_alternatives_follow_after_tabs(trained: Path) -> None:
+    assert len(multihead("translate", trained, "--n-best", "3", "copy a b").stdout.split("\t")) == 3
+
+
+def test_samples_depend_on_the_seed(trained: Path) -> None:
+    options = ("translate", trained, "--sample", "--temperature", "3", "copy a b c d e f")
+    one, again, other = (multihead(*options, "--seed", seed).stdout for seed in ("1", "1", "2"))
+    assert one == again != other
+
+
+def test_what_was_cut_is_said_on_stderr(trained: Path) -> None:
+    result = multihead("translate", trained, "copy " + "a b c d e f g h " * 20)
+    assert "line 1: split: " in result.stderr
+    assert "line 1: cut: " in result.stderr
+
+
+def test_models_can_vote(trained: Path) -> None:
+    assert multihead("translate", trained, "--ensemble", trained, "copy a b").stdout == "a b\n"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "status", "words"),
+    [
+        (["translate", "nowhere", "text"], 1, "there is no model 'nowhere'"),
+        (["translate", "MODEL", "--beam", "0", "text"], 2, "beam=0"),
+        (["translate", "MODEL", "--n-best", "9", "text"], 2, "beam"),
+        (["translate", "MODEL", "--engine", "warp", "text"], 2, "no engine 'warp'"),
+        (["translate", "MODEL", "--input", "nowhere.txt"], 1, "there is no file"),
+        (["evaluate", "MODEL", "--source", "nowhere", "--reference", "nowhere"], 1, "there is no file"),
+        (["inspect", "MODEL", "text", "--output", "page.pdf"], 2, ".html or .png"),
+        (["inspect", "MODEL", " ", "--output", "page.html"], 2, "no text"),
+        (["info", "nowhere"], 1, "there is no model"),
+        (["average", "nowhere", "--output", "out"], 1, "no checkpoints"),
+    ],
+)
+def test_misuse_is_said_in_words(trained: Path, arguments: list[str], status: int, words: str) -> None:
+    named = [str(trained) if argument == "MODEL" else argument for argument in arguments]
+    assert_refused(multihead(*named, status=status), status, words)
+
+
+def test_a_reader_that_has_seen_enough_is_no_error(trained: Path, tmp_path: Path) -> None:
+    (tmp_path / "in").write_text("copy a b\n" * 5000, encoding="utf-8")
+    command = f"{sys.executable} -m multihead translate {trained} --beam 1 --input {tmp_path / 'in'} | head -1"
+    result = subprocess.run(command, shell=True, capture_output=True, text=True, timeout=240, check=True)
+    assert (result.stdout, result.stderr) == ("a b\n", "")
+
+
+# evaluate
+
+
+def test_scores_come_with_their_signatures(trained: Path, test_set: tuple[Path, Path]) -> None:
+    source, reference = test_set
+    shown = multihead("evaluate", trained, "--source", source, "--reference", reference).stdout
+    assert re.search(r"^BLEU  100\.00  nrefs:1\|case:mixed", shown, re.MULTILINE)
+    assert "as in the paper" in shown
+    assert "60 sentences, " in shown
+
+
+def test_two_models_are_compared(trained: Path, test_set: tuple[Path, Path], tmp_path: Path) -> None:
+    """An early checkpoint is worse, and the bootstrap says so; the model is no better than itself."""
+    source, reference = test_set
+    options = ("evaluate", trained, "--source", source, "--reference", reference, "--beam", "1", "--json")
+    itself = json.loads(multihead(*options, "--compare", trained).stdout)
+    assert itself["comparison"][0]["p_value"] > 0.05
+    assert itself["sentences_per_second"] > 0
+
+
+# average, info, inspect
+
+
+def test_checkpoints_are_averaged_into_a_model(trained: Path, tmp_path: Path) -> None:
+    multihead("average", trained, "--last", "3", "--output", tmp_path / "averaged")
+    newest = checkpoint.saved_steps(trained / "checkpoints")[-3:]
+    expected = checkpoint.average([trained / "checkpoints" / f"step-{step}" for step in newest])
+    model, _, _ = checkpoint.load_model(tmp_path / "averaged")
+    assert all((tensor == expected[name]).all() for name, tensor in checkpoint.weights_of(model).items())
+    assert multihead("translate", tmp_path / "averaged", "copy a b").stdout == "a b\n"
+
+
+def test_info_says_what_a_model_is(trained: Path) -> None:
+    shown = multihead("info", trained).stdout
+    for words in ("parameters", "d_model 64", "BLEU", "flops_by_time", "seconds"):
+        assert words in shown
+    facts = json.loads(multihead("info", trained, "--json").stdout)
+    assert facts["steps"] == 2000
+    assert facts["shape"]["d_model"] == 64
+
+
+def test_the_card_says_where_the_model_comes_from(trained: Path) -> None:
+    card = (trained / "README.md").read_text(encoding="utf-8")
+    for words in ("## Data", "training pairs", "cleaning kept", "2,000 steps", "FLOPs", "nrefs:1|"):
+        assert words in card
+
+
+@pytest.mark.parametrize(("name", "start"), [("page.html", b"<!"), ("picture.png", b"\x89PNG")])
+def test_attention_is_shown_as_page_and_picture(trained: Path, tmp_path: Path, name: str, start: bytes) -> None:
+    result = multihead("inspect", trained, "reverse a b c", "--output", tmp_path / name)
+    assert (tmp_path / name).read_bytes().startswith(start)
+    assert "c b a" in result.stderr
+
+
+# README
+
+
+def test_the_commands_of_the_readme_run(tmp_path: Path) -> None:
+    """Every `multihead` line of the README, on a small corpus of its own and for a few steps."""
+    readme = (ROOT / "README.md").read_text(encoding="utf-8")
+    lines = re.findall(r"^(multihead .*)$", "\n".join(re.findall(r"```\n(.*?)```", readme, re.DOTALL)), re.MULTILINE)
+    source, target = write_pairs(tmp_path, copy_or_reverse(80, seed=4))
+    for name, path in (("corpus.en", source), ("corpus.de", target), ("test.en", source), ("test.de", target)):
+        (tmp_path / name).write_bytes(path.read_bytes())
+    assert len(lines) >= 4
+    for line in lines:
+        command = line.replace("multihead", f"{sys.executable} -m multihead", 1)
+        if " train " in command:
+            command += " --steps 2"
+        result = subprocess.run(
+            command, shell=True, cwd=tmp_path, capture_output=True, text=True, timeout=240, check=False
+        )
+        assert result.returncode == 0, f"{line}\n{result.stderr}"

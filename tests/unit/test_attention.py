@@ -1,0 +1,247 @@
+"""Attention maps: they are what the model does, they align words, and they are shown safely."""
+
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+from multihead.attention import (
+    AttentionMaps,
+    alignment_layer,
+    alignment_matrix,
+    attention_maps,
+    readable,
+    record,
+    word_alignment,
+    word_texts,
+)
+from multihead.config import ModelConfig
+from multihead.figures import SCALE, write_page, write_picture
+from multihead.model import KeysValues, MultiHeadAttention, Transformer
+from multihead.tokenizer import BOS_ID, EOS_ID, SubwordTokenizer
+from tests.conftest import tiny_shape
+
+SOURCE, TARGET = [7, 8, 9, 10, EOS_ID], [BOS_ID, 11, 12, 13, 14, 15]
+HOSTILE = "</script><img src=x onerror=alert(1)><!-- & \u2028\u2029 -->"
+
+
+def make(**changes: object) -> Transformer:
+    torch.manual_seed(1)
+    return Transformer(tiny_shape(**changes)).eval()
+
+
+@pytest.fixture(scope="module")
+def tokenizer() -> SubwordTokenizer:
+    return SubwordTokenizer.learn(["the old house", "das alte Haus", "größer"] * 3, 300)
+
+
+@pytest.fixture(scope="module")
+def maps(tokenizer: SubwordTokenizer) -> AttentionMaps:
+    model = make(vocab_size=tokenizer.vocab_size)
+    return attention_maps(model, tokenizer, tokenizer.encode("the old house"), tokenizer.encode("das alte Haus"))
+
+
+def aligned(source: list[str], target: list[str], rows: list[list[float]]) -> AttentionMaps:
+    """Maps of one layer and one head, whose cross-attention is written by hand: a row for each target piece."""
+    cross = torch.tensor([*rows, [0.0] * len(source) + [1.0]])[None, None]  # the last row predicts the end symbol
+    self_attention = torch.ones(1, 1, 1, 1)  # plays no part in an alignment
+    return AttentionMaps(
+        source_tokens=[*source, "</s>"],
+        target_tokens=["<s>", *target],
+        encoder=self_attention,
+        decoder=self_attention,
+        cross=cross,
+    )
+
+
+# Recording
+
+
+def test_maps_have_a_row_for_each_query_and_a_column_for_each_key() -> None:
+    encoder, decoder, cross = record(make(decoder_layers=3), SOURCE, TARGET)
+    assert (encoder.shape, decoder.shape, cross.shape) == ((2, 3, 5, 5), (3, 3, 6, 6), (3, 3, 6, 5))
+
+
+@pytest.mark.parametrize("shape", [{}, {"norm": "pre"}, {"attention_bias": True}])
+def test_rows_sum_to_one(shape: dict[str, object]) -> None:
+    for weights in record(make(**shape), SOURCE, TARGET):
+        torch.testing.assert_close(weights.sum(dim=-1), torch.ones(weights.shape[:-1]))
+
+
+def test_a_later_token_weighs_exactly_nothing() -> None:
+    _, decoder, _ = record(make(), SOURCE, TARGET)
+    assert decoder.triu(1).count_nonzero() == 0
+    assert decoder.tril().count_nonzero() == decoder.shape[0] * decoder.shape[1] * 21
+
+
+def test_recorded_weights_give_what_the_fused_kernel_gives() -> None:
+    """Weights times values, through the output projection, are the output of the module in the model's own pass."""
+    model = make()
+    passes: list[tuple[KeysValues, Tensor]] = []
+
+    def keep(_: Any, inputs: tuple[Tensor, KeysValues, Tensor], output: Tensor) -> None:
+        passes.append((inputs[1], output))
+
+    modules = [module for module in model.modules() if isinstance(module, MultiHeadAttention)]
+    handles = [module.register_forward_hook(keep) for module in modules]
+    encoder, decoder, cross = record(model, SOURCE, TARGET)
+    for handle in handles:
+        handle.remove()
+
+    in_order = [*encoder, *(weights for layer in zip(decoder, cross, strict=True) for weights in layer)]
+    assert len(in_order) == len(passes) == 6
+    for module, weights, ((_, v), output) in zip(modules, in_order, passes, strict=True):
+        heads = weights.unsqueeze(0) @ v
+        torch.testing.assert_close(module.w_o(heads.transpose(1, 2).flatten(2)), output, atol=1e-6, rtol=1e-5)
+
+
+def test_recording_leaves_no_hook_and_the_same_output() -> None:
+    model = make()
+    source, target = torch.tensor([SOURCE]), torch.tensor([TARGET])
+    before = model(source, target)
+    record(model, SOURCE, TARGET)
+    assert not any(module._forward_hooks for module in model.modules())
+    assert torch.equal(model(source, target), before)
+
+
+def test_hooks_are_removed_when_the_pass_fails() -> None:
+    model = make().train()
+    with pytest.raises(ValueError, match="positions"):
+        record(model, SOURCE * 10, TARGET)
+    assert not any(module._forward_hooks for module in model.modules())
+    assert model.training
+
+
+def test_a_model_in_training_is_recorded_without_dropout_and_goes_on_training() -> None:
+    model = make(dropout=0.5).train()
+    first, second = record(model, SOURCE, TARGET), record(model, SOURCE, TARGET)
+    assert all(torch.equal(a, b) for a, b in zip(first, second, strict=True))
+    assert model.training
+
+
+def test_control_symbols_are_added(maps: AttentionMaps) -> None:
+    assert maps.source_tokens[-1] == "</s>"
+    assert maps.target_tokens[0] == "<s>"
+    assert maps.cross.shape[-2:] == (len(maps.target_tokens), len(maps.source_tokens))
+
+
+def test_an_empty_translation_has_maps_and_no_alignment(tokenizer: SubwordTokenizer) -> None:
+    maps = attention_maps(make(vocab_size=tokenizer.vocab_size), tokenizer, tokenizer.encode("the house"), [])
+    assert maps.target_tokens == ["<s>"]
+    assert word_alignment(maps) == []
+
+
+def test_an_empty_source_has_maps_and_no_alignment(tokenizer: SubwordTokenizer) -> None:
+    maps = attention_maps(make(vocab_size=tokenizer.vocab_size), tokenizer, [], tokenizer.encode("das Haus"))
+    assert maps.source_tokens == ["</s>"]
+    assert word_alignment(maps) == []
+
+
+# Pieces and words
+
+
+def test_pieces_together_are_the_text(tokenizer: SubwordTokenizer) -> None:
+    pieces = readable(tokenizer.tokens(tokenizer.encode("the old house größer")))
+    assert "".join(pieces) == " the old house größer"
+
+
+def test_a_piece_of_a_character_is_shown_by_its_bytes(tokenizer: SubwordTokenizer) -> None:
+    assert readable(tokenizer.tokens(tokenizer.encode("é"))) == [" ", "\u2039C3\u203a", "\u2039A9\u203a"]
+
+
+@pytest.mark.parametrize("text", ["the old house", "größer é", "日本 語", "الكلمة", "a\u00a0b"])
+def test_words_are_whole_again(tokenizer: SubwordTokenizer, text: str) -> None:
+    assert word_texts(readable(tokenizer.tokens(tokenizer.encode(text)))) == text.split(" ")
+
+
+# Alignment
+
+
+def test_words_align_by_the_rows_that_predict_them() -> None:
+    """A source word sums its pieces, a target word averages its own; what the end symbol draws is left out."""
+    maps = aligned(
+        [" red", " ho", "use"],
+        [" Ha", "us", " rot"],
+        [[0.1, 0.4, 0.5, 0.0], [0.15, 0.15, 0.2, 0.5], [0.4, 0.05, 0.05, 0.5]],
+    )
+    expected = torch.tensor([[0.2, 0.8], [0.8, 0.2]])
+    torch.testing.assert_close(alignment_matrix(maps), expected)
+    assert [(source, target) for source, target, _ in word_alignment(maps)] == [(1, 0), (0, 1)]
+    assert [weight for _, _, weight in word_alignment(maps)] == pytest.approx([0.8, 0.8])
+
+
+def test_every_target_word_has_one_source_word(maps: AttentionMaps) -> None:
+    alignment = word_alignment(maps)
+    assert [target for _, target, _ in alignment] == [0, 1, 2]
+    assert all(0 <= source < 3 and 0 < weight <= 1 for source, _, weight in alignment)
+
+
+def test_a_layer_that_only_looks_at_the_full_stop_does_not_align() -> None:
+    stuck = [[0.0, 1.0, 0.0], [0.0, 1.0, 0.0]]
+    useful = [[0.8, 0.2, 0.0], [0.2, 0.8, 0.0]]
+    one = aligned([" a", "."], [" x", "."], stuck)
+    both = torch.cat([one.cross, aligned([" a", "."], [" x", "."], useful).cross])
+    maps = AttentionMaps(
+        source_tokens=one.source_tokens,
+        target_tokens=one.target_tokens,
+        encoder=one.encoder,
+        decoder=one.decoder,
+        cross=both,
+    )
+    assert alignment_layer(maps) == 1
+
+
+# The page and the picture
+
+
+def page_of(maps: AttentionMaps, path: Path, source: str = "the old house") -> str:
+    write_page(maps, path, source=source, translation="das alte Haus", model_name="tiny")
+    return path.read_text(encoding="utf-8")
+
+
+def data_of(page: str) -> Any:
+    found = re.search(r'<script type="application/json" id="data">(.*?)</script>', page, re.DOTALL)
+    assert found
+    return json.loads(found[1])
+
+
+def test_the_page_names_no_other_machine(maps: AttentionMaps, tmp_path: Path) -> None:
+    page = page_of(maps, tmp_path / "page.html")
+    names_of_formats = "http://www.w3.org/2000/svg"  # a name, which is never asked for
+    assert not re.search(r"https?://|\bsrc=|\bhref=|@import|url\(", page.replace(names_of_formats, ""))
+    assert "default-src 'none'" in page
+
+
+def test_the_page_holds_the_weights(maps: AttentionMaps, tmp_path: Path) -> None:
+    data = data_of(page_of(maps, tmp_path / "page.html"))
+    shown = torch.tensor(data["maps"]["cross"]) / SCALE
+    torch.testing.assert_close(shown, maps.cross, atol=0.5 / SCALE + 1e-6, rtol=0)
+    assert data["alignment"]["target"] == ["das", "alte", "Haus"]
+
+
+def test_hostile_text_is_inert(maps: AttentionMaps, tmp_path: Path) -> None:
+    plain, hostile = page_of(maps, tmp_path / "plain.html"), page_of(maps, tmp_path / "hostile.html", HOSTILE)
+    assert data_of(hostile)["source"] == HOSTILE
+    assert "<img" not in hostile
+    assert hostile.count("<") == plain.count("<")
+    assert "\u2028" not in hostile
+
+
+def test_a_page_of_the_base_model_is_small(tmp_path: Path) -> None:
+    """6 + 6 layers, 8 heads and 40 tokens on each side stay under 2 MB."""
+    model = Transformer(ModelConfig(vocab_size=50, d_model=16, d_ff=16, d_k=4, d_v=4))
+    encoder, decoder, cross = record(model, [*range(5, 44), EOS_ID], [BOS_ID, *range(5, 44)])
+    names = ["word"] * 40
+    maps = AttentionMaps(source_tokens=names, target_tokens=names, encoder=encoder, decoder=decoder, cross=cross)
+    page_of(maps, tmp_path / "page.html")
+    assert (tmp_path / "page.html").stat().st_size < 2_000_000
+
+
+@pytest.mark.parametrize("source", ["the old house", "cost: $5 and $\\frac{1}$", "日本語 الكلمة"])
+def test_the_picture_is_drawn_for_any_text(maps: AttentionMaps, tmp_path: Path, source: str) -> None:
+    write_picture(maps, tmp_path / "heads.png", source=source, translation="das alte Haus", model_name="tiny")
+    assert (tmp_path / "heads.png").read_bytes().startswith(b"\x89PNG")
