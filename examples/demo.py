@@ -22,7 +22,9 @@ def main(minutes: float = 4.0) -> None:
         print(f"    {source}\n  {mark} {translation.text}\n    {reference}\n")
     exact = sum(translation.text == reference for (_, reference), translation in zip(pairs, translations, strict=True))
     print(f"{exact} of {len(pairs)} are the reference to the letter.")
-    for score in scores([translation.text for translation in translations], [reference for _, reference in pairs], "de"):
+    for score in scores(
+        [translation.text for translation in translations], [reference for _, reference in pairs], "de"
+    ):
         print(f"{score.name} {score.value:.1f}  ({score.signature})")
 
     said = model.translate(SENTENCE).text

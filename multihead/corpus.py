@@ -42,7 +42,7 @@ Talk = Callable[[str], None]
 SHARD = 1_000_000  # pairs in one file
 LEARNING_SAMPLE = 1_000_000  # pairs that the tokenizer is learned from, spread evenly over the corpus
 HELD_OUT = 1000  # most pairs taken for validation when the user gives none
-NOT_LANGUAGES = {"gz", "xz", "txt", "tsv", "csv", "raw", "src", "tgt", "ref", "tok", "bpe"}  # as the end of a file's name
+NOT_LANGUAGES = {"gz", "xz", "txt", "tsv", "csv", "raw", "src", "tgt", "ref", "tok", "bpe"}  # ends of file names
 HELD_OUT_SHARE = 20  # and at most one pair in so many
 
 

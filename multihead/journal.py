@@ -70,7 +70,9 @@ class Journal:
     def record(self, step: int, figures: Figures, seconds_left: float | None = None) -> None:
         """Write figures to the files, and in words to the terminal."""
         with (self._folder / LOG).open("a", encoding="utf-8") as file:
-            file.write(json.dumps({"step": step, **figures}) + "\n")
+            # JSON has no word for what is infinite or undefined.
+            finite = {name: value if math.isfinite(value) else None for name, value in figures.items()}
+            file.write(json.dumps({"step": step, **finite}) + "\n")
         for name, value in figures.items():
             self._events.add_scalar(name, value, step)
         words = " · ".join(form.format(figures[name]) for name, form in _SHOWN.items() if name in figures)
@@ -132,7 +134,8 @@ def draw_curves(records: list[dict[str, Any]], path: Path) -> None:
         (losses, "valid_loss", "validation", "#2563eb"),
         (scores, "valid_bleu", "validation, greedy", "#059669"),
     ):
-        points = [(record["step"], record[name]) for record in records if name in record and "published" not in record]
+        shown = [record for record in records if record.get(name) is not None and "published" not in record]
+        points = [(record["step"], record[name]) for record in shown]
         if points:
             axes.plot(*zip(*points, strict=True), label=label, color=colour, linewidth=1.8, marker=".")
             axes.legend(frameon=False)

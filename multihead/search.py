@@ -34,6 +34,10 @@ class Hypothesis:
     ended: bool = True  # False: cut off at the limit
 
 
+# What a model says whose probabilities are undefined, as they are once training has gone wrong.
+NOTHING = Hypothesis(tokens=[], log_prob=-math.inf, score=-math.inf, ended=False)
+
+
 @dataclass(slots=True)
 class Found:
     """What the search has found for one sentence."""
@@ -43,7 +47,7 @@ class Found:
     close: bool = False  # a decision was too close to be the same in another batch
 
     def best(self, n: int) -> list[Hypothesis]:
-        return (self.ended or self.cut)[:n]
+        return (self.ended or self.cut or [NOTHING])[:n]
 
 
 def length_penalty(length: int | Tensor, alpha: float) -> float | Tensor:

@@ -105,6 +105,8 @@ def test_a_run_whose_gradients_are_never_usable_is_stopped_in_words(quick_reques
     settings = {**QUICK, "train.lr_scale": 1e38, "train.warmup": 1}
     with pytest.raises(UserError, match=r"infinite or undefined for 10 steps in a row.*train\.lr_scale"):
         train(replace(quick_request, settings=settings))
+    lines = (quick_request.output / "log.jsonl").read_text(encoding="utf-8").splitlines()
+    assert json.loads(lines[0], parse_constant=pytest.fail)["loss"] is None
 
 
 def test_text_can_be_prepared_first(quick_request: Request, tmp_path: Path) -> None:

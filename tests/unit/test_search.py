@@ -213,6 +213,13 @@ def test_n_best_needs_a_beam_as_wide() -> None:
         SearchConfig(beam=2, n_best=3)
 
 
+def test_a_model_that_has_gone_wrong_says_nothing() -> None:
+    model = make()
+    model.output.weight.data[:] = math.nan
+    best = search([model], sources(4, 3), SearchConfig())[1].best(1)[0]
+    assert (best.tokens, best.ended) == ([], False)
+
+
 # Sampling
 
 
