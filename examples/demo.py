@@ -7,7 +7,7 @@ from multihead import figures, grammar
 from multihead.metrics import scores
 
 MODEL = Path("demo")
-SENTENCE = "The old man who lives here gave the child a red book yesterday."
+SENTENCE = "The young doctor gave the old woman a beautiful ring yesterday."
 
 
 def main(minutes: float = 4.0) -> None:
@@ -37,7 +37,7 @@ Look at
   {MODEL / "README.md"}                 the model's card
 Try next
   .venv/bin/multihead translate demo "My sister is buying twenty-one apples."
-  .venv/bin/multihead inspect demo "He gets up at half past seven." --output page.html
+  .venv/bin/multihead inspect demo "The teacher will read this book tomorrow." --output page.html
   .venv/bin/multihead train --source your.en --target your.de --output my-model""")
 
 

@@ -45,12 +45,16 @@ def write_card(name: str, config: RunConfig, summary: Summary, provenance: Prove
             "| set | score | value | signature |",
             "|---|---|---|---|",
             *(
-                f"| {score['set']} | {score['name']} | {score['value']:.2f} | `{score['signature']}` |"
+                f"| {score['set']} | {score['name']} | {score['value']:.2f} | `{_in_a_cell(score['signature'])}` |"
                 for score in provenance["scores"]
             ),
             "",
         ]
     )
+
+
+def _in_a_cell(text: str) -> str:
+    return text.replace("|", "\\|")  # a bare one would end the cell
 
 
 def _cleaning(summary: Summary) -> list[str]:

@@ -145,7 +145,7 @@ def test_info_says_what_a_model_is(trained: Path) -> None:
 
 def test_the_card_says_where_the_model_comes_from(trained: Path) -> None:
     card = (trained / "README.md").read_text(encoding="utf-8")
-    for words in ("## Data", "training pairs", "cleaning kept", "2,000 steps", "FLOPs", "nrefs:1|"):
+    for words in ("## Data", "training pairs", "cleaning kept", "2,000 steps", "FLOPs", "nrefs:1\\|"):
         assert words in card
 
 
