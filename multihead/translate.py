@@ -5,7 +5,7 @@ import re
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass, field, replace
-from itertools import islice
+from itertools import islice, pairwise, zip_longest
 from pathlib import Path
 from typing import overload
 
@@ -27,7 +27,8 @@ WINDOW = 2000  # lines sorted and batched together; what is in memory at a time
 BATCH_TOKENS = 2048  # source tokens searched at a time, padding counted
 MAX_CHARACTERS = 20_000  # of a line; the rest is cut off before it costs anything
 
-SENTENCE_END = re.compile(r"(?<=[.!?…])[\"'»”’)\]]*\s+|(?<=[。！？])")  # noqa: RUF001  # full-width marks are meant
+# A full stop with what closes around it and the space behind; in Chinese and Japanese no space follows.
+SENTENCE_END = re.compile(r"[.!?…]+[\"'»”’)\]]*\s+|[。！？]+[」』”]*")  # noqa: RUF001  # the full-width marks are meant
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -80,11 +81,9 @@ class Translator:
         iterator = iter(lines)
         while chunk := list(islice(iterator, window)):
             jobs = [self._read(line) for line in chunk]
-            segments = [segment for job in jobs for segment in job.segments]
-            found = dict(zip(map(id, segments), self._search(segments, config), strict=True))
+            results = iter(self._search([segment for job in jobs for segment in job.segments], config))
             for job in jobs:
-                results = [found[id(segment)] for segment in job.segments]
-                yield self._write(job, results, config, align)
+                yield self._write(job, list(islice(results, len(job.segments))), config, align)
 
     def attention(self, text: str, translation: str | None = None, **search: object) -> AttentionMaps:
         """What every head of every layer looks at while it reads `text` and writes its translation."""
@@ -99,25 +98,23 @@ class Translator:
     # Reading and writing
 
     def _read(self, line: str) -> "_Job":
-        job = _Job(line=line)
+        job = _Job()
         if len(line) > MAX_CHARACTERS:
             job.warnings.append(f"cut: the text has {len(line):,} characters, and {MAX_CHARACTERS:,} were read")
             line = line[:MAX_CHARACTERS]
-        if not line.strip():
-            return job
-        ids = self.tokenizer.encode(line.strip())
-        if len(ids) <= self.max_tokens:
+        text = line.encode(errors="replace").decode().strip()  # half of a surrogate pair is no text
+        ids = self.tokenizer.encode(text)
+        if len(ids) > self.max_tokens:
+            job.segments.extend(self._split(text, job.warnings))
+        elif text:
             job.segments.append(ids)
-            return job
-        job.segments.extend(self._split(line, job.warnings))
         return job
 
-    def _split(self, line: str, warnings: list[str]) -> Iterator[list[int]]:
+    def _split(self, text: str, warnings: list[str]) -> Iterator[list[int]]:
         """Pieces of a long text, each of whole sentences as far as they fit."""
-        sentences = [ids for part in SENTENCE_END.split(line) if (ids := self.tokenizer.encode(part.strip()))]
         warnings.append(f"split: the text is longer than {self.max_tokens} tokens; sentences were translated apart")
         piece: list[int] = []
-        for ids in sentences:
+        for ids in map(self.tokenizer.encode, sentences(text)):
             if len(ids) > self.max_tokens:
                 warnings.append(f"cut: a sentence of {len(ids)} tokens was cut to {self.max_tokens}")
             if piece and len(piece) + len(ids) > self.max_tokens:
@@ -154,33 +151,34 @@ class Translator:
     # Searching
 
     def _search(self, segments: list[list[int]], config: SearchConfig) -> list["_Checked"]:
-        """Search in batches of like length; then look again at what was too close to call, or looks wrong."""
+        """The repetition guard: what looks wrong is searched once more with a setting against it, and flagged."""
+        checked = [_Checked(hypotheses=one.best(config.n_best)) for one in self._search_surely(segments, config)]
+        faults = [self._fault(segment, one.hypotheses[0]) for segment, one in zip(segments, checked, strict=True)]
+        for fault, remedy in _REMEDIES.items():
+            wrong = [at for at, found in enumerate(faults) if found == fault]
+            again = self._search_surely([segments[at] for at in wrong], remedy(config)) if not config.sample else []
+            for at, found in zip_longest(wrong, again):
+                candidates = found.best(max(2, config.n_best)) if found else []
+                mended = [one for one in candidates if not self._fault(segments[at], one)][: config.n_best]
+                warning = f"{fault}: searched again" if mended else f"{fault}: {_MEANING[fault]}"
+                checked[at] = _Checked(hypotheses=mended or checked[at].hypotheses, warnings=[warning])
+        return checked
+
+    def _search_surely(self, segments: list[list[int]], config: SearchConfig) -> list[Found]:
+        """Search in batches of like length; what was too close to call in a batch is searched again alone."""
         lengths = np.array([[len(ids), len(ids)] for ids in segments], dtype=np.int32).reshape(-1, 2)
         found: dict[int, Found] = {}
         for batch in cut_by_length(lengths, BATCH_TOKENS):
             results = self._search_batch([segments[at] for at in batch], config)
             for at, result in zip(batch.tolist(), results, strict=True):
-                alone = len(batch) == 1 or config.sample
-                found[at] = result if alone or not result.close else self._search_batch([segments[at]], config)[0]
-        return [self._checked(segment, found[at], config) for at, segment in enumerate(segments)]
+                sure = len(batch) == 1 or config.sample or not result.close
+                found[at] = result if sure else self._search_batch([segments[at]], config)[0]
+        return [found[at] for at in range(len(segments))]
 
     def _search_batch(self, segments: list[list[int]], config: SearchConfig) -> list[Found]:
         longest = max(map(len, segments)) + 1
         padded = [[*ids, EOS_ID] + [PAD_ID] * (longest - 1 - len(ids)) for ids in segments]
         return search(self.models, torch.tensor(padded, device=self.device), config)
-
-    def _checked(self, segment: list[int], found: Found, config: SearchConfig) -> "_Checked":
-        """The repetition guard: what looks wrong is tried once more with a setting against it, and flagged."""
-        hypotheses = found.best(config.n_best)
-        fault = self._fault(segment, hypotheses[0])
-        if not fault:
-            return _Checked(hypotheses=hypotheses)
-        if not config.sample:
-            again = self._search_batch([segment], _RETRY[fault](config))[0].best(max(config.n_best, 2))
-            mended = [hypothesis for hypothesis in again if not self._fault(segment, hypothesis)]
-            if mended:
-                return _Checked(hypotheses=mended[: config.n_best], warnings=[f"{fault}: searched again"])
-        return _Checked(hypotheses=hypotheses, warnings=[f"{fault}: {_MEANING[fault]}"])
 
     def _fault(self, segment: list[int], hypothesis: Hypothesis) -> str:
         text = self._text(hypothesis)
@@ -198,7 +196,6 @@ class Translator:
 class _Job:
     """A line on its way: what is searched for it, and what has to be said of it."""
 
-    line: str
     segments: list[list[int]] = field(default_factory=list)
     warnings: list[str] = field(default_factory=list)
 
@@ -217,11 +214,18 @@ _MEANING = {
     "loop": "the translation repeats itself",
     "copy": "the translation is the source",
 }
-_RETRY: dict[str, Callable[[SearchConfig], SearchConfig]] = {
+_REMEDIES: dict[str, Callable[[SearchConfig], SearchConfig]] = {
     "empty": lambda config: replace(config, min_length=1),
     "loop": lambda config: replace(config, no_repeat=3),
     "copy": lambda config: replace(config, n_best=max(2, config.n_best), beam=max(4, config.beam)),
 }
+
+
+def sentences(text: str) -> list[str]:
+    """A text cut after each sentence."""
+    ends = [0, *(match.end() for match in SENTENCE_END.finditer(text)), len(text)]
+    parts = (text[start:end].strip() for start, end in pairwise(ends))
+    return [part for part in parts if part]
 
 
 def has_loop(tokens: Sequence[int], times: int = 4, longest: int = 8) -> bool:

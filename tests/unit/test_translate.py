@@ -17,7 +17,7 @@ from multihead.config import RunConfig, SearchConfig, UserError, configure
 from multihead.model import Transformer
 from multihead.search import Found, Hypothesis, search
 from multihead.tokenizer import SubwordTokenizer
-from multihead.translate import Input, Translation, Translator, as_line, has_loop
+from multihead.translate import Input, Translation, Translator, as_line, has_loop, sentences
 from tests.conftest import copy_or_reverse
 
 TEXTS = ["Ein Mann fährt mit dem Fahrrad zum Bahnhof.", "A man rides his bike to the station, doesn't he?"] * 5
@@ -81,6 +81,10 @@ def test_hostile_files_keep_their_line_count(tmp_path: Path) -> None:
     assert len("".join(as_line(one, False) + "\n" for one in results).split("\n")) - 1 == len(lines)
 
 
+def test_half_a_surrogate_pair_is_no_reason_to_fail() -> None:
+    assert RANDOM.translate("half \ud800 a pair", **FAST).text is not None
+
+
 def test_a_missing_file_is_refused_before_anything_is_read(tmp_path: Path) -> None:
     with pytest.raises(UserError, match="there is no file"):
         Input(tmp_path / "nowhere")
@@ -138,6 +142,20 @@ def test_lines_stream_through_a_window() -> None:
 
 
 # Long lines
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("One. Two! Three? Four", ["One.", "Two!", "Three?", "Four"]),
+        ('He said "Yes." Then he left.', ['He said "Yes."', "Then he left."]),
+        ("It costs 3.50 today...  Really?", ["It costs 3.50 today...", "Really?"]),
+        ("他走了。她也走了。", ["他走了。", "她也走了。"]),
+        ("", []),
+    ],
+)
+def test_a_text_is_cut_after_each_sentence(text: str, expected: list[str]) -> None:
+    assert sentences(text) == expected
 
 
 def test_a_long_text_is_split_at_sentence_ends() -> None:
