@@ -184,7 +184,7 @@ class Translator:
         text = self._text(hypothesis)
         if not text:
             return "empty"
-        if not hypothesis.ended or has_loop(hypothesis.tokens):
+        if not hypothesis.ended or (has_loop(hypothesis.tokens) and not has_loop(segment)):
             return "loop"
         same_language = self.config.data.source_lang == self.config.data.target_lang
         source = self.tokenizer.decode(segment).strip()

@@ -249,6 +249,11 @@ def test_what_cannot_be_mended_is_kept_and_flagged(monkeypatch: pytest.MonkeyPat
     assert result.warnings[0].startswith(f"{fault}: the ")
 
 
+def test_what_repeats_itself_may_be_translated_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    scripted(monkeypatch, "Mann Mann Mann Mann Mann", "")
+    assert RANDOM.translate("man man man man man").warnings == []
+
+
 def test_a_name_may_be_copied(monkeypatch: pytest.MonkeyPatch) -> None:
     scripted(monkeypatch, "Bahnhof", "")
     assert RANDOM.translate("Bahnhof").warnings == []
