@@ -1,5 +1,6 @@
 """What several tests share: a tiny shape, a toy corpus, and the folder of real text if this machine has it."""
 
+import os
 import random
 from pathlib import Path
 
@@ -77,7 +78,8 @@ def quick_request(toy_text: tuple[Path, Path], tmp_path: Path) -> Request:
 @pytest.fixture(scope="session")
 def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A model that has learned to copy and to reverse; trained once, whichever of the test processes comes first."""
-    folder = tmp_path_factory.getbasetemp().parent / "trained"
+    base = tmp_path_factory.getbasetemp()
+    folder = (base.parent if "PYTEST_XDIST_WORKER" in os.environ else base) / "trained"
     folder.mkdir(exist_ok=True)
     settings = {
         "model.d_model": 64,

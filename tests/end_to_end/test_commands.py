@@ -114,12 +114,19 @@ def test_scores_come_with_their_signatures(trained: Path, test_set: tuple[Path, 
 
 
 def test_two_models_are_compared(trained: Path, test_set: tuple[Path, Path], tmp_path: Path) -> None:
-    """An early checkpoint is worse, and the bootstrap says so; the model is no better than itself."""
+    """A model whose embeddings were spoilt is worse, and the bootstrap says so; a model is no better than itself."""
     source, reference = test_set
+    model, tokenizer, config = checkpoint.load_model(trained)
+    spoilt = checkpoint.weights_of(model)
+    spoilt["source_embedding.weight"].mul_(0.5)
+    checkpoint.save_model(tmp_path / "spoilt", spoilt, config, tokenizer.to_json(), {})
     options = ("evaluate", trained, "--source", source, "--reference", reference, "--beam", "1", "--json")
-    itself = json.loads(multihead(*options, "--compare", trained).stdout)
-    assert itself["comparison"][0]["p_value"] > 0.05
-    assert itself["sentences_per_second"] > 0
+    reports = [json.loads(multihead(*options, "--compare", other).stdout) for other in (trained, tmp_path / "spoilt")]
+    itself, worse = (report["comparison"][0] for report in reports)
+    assert itself["p_value"] > 0.05
+    assert worse["value"] > worse["other_value"]
+    assert worse["p_value"] < 0.05
+    assert reports[0]["sentences_per_second"] > 0
 
 
 # average, info, inspect
