@@ -9,9 +9,8 @@ from pathlib import Path
 from typing import Annotated, NoReturn
 
 import typer
-from pydantic import ValidationError
 
-from multihead.config import ConfigError, Overrides, SearchConfig, UserError, explain, parse_settings, read_toml
+from multihead.config import ConfigError, Overrides, UserError, parse_settings, read_toml, search_config
 
 app = typer.Typer(
     add_completion=False,
@@ -235,14 +234,6 @@ def info_command(model: Model, as_json: Json = False) -> None:
 
     facts = card.facts(find_model(model))
     print(json.dumps(facts, indent=2, ensure_ascii=False) if as_json else card.as_text(facts))
-
-
-def search_config(**options: object) -> SearchConfig:
-    """Options of a search, refused by name before a model is loaded."""
-    try:
-        return SearchConfig(**options)  # type: ignore[arg-type]  # pydantic checks the values
-    except ValidationError as error:
-        raise ConfigError(explain(error)) from None
 
 
 def _check_engine(engine: str) -> None:

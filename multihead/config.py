@@ -264,6 +264,14 @@ def configure(*layers: Overrides, start: RunConfig | None = None) -> RunConfig:
         raise ConfigError(explain(error)) from None
 
 
+def search_config(**options: object) -> SearchConfig:
+    """Options of a search, as a command line or a caller gives them."""
+    try:
+        return SearchConfig(**options)  # type: ignore[arg-type]  # pydantic checks names and values, and says which
+    except ValidationError as error:
+        raise ConfigError(explain(error)) from None
+
+
 def explain(error: ValidationError) -> str:
     """What is wrong with a setting, in a sentence that begins with its name."""
     first = error.errors()[0]

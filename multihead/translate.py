@@ -16,7 +16,7 @@ from multihead import attention
 from multihead.attention import AttentionMaps
 from multihead.batches import cut_by_length
 from multihead.checkpoint import load_model
-from multihead.config import RunConfig, SearchConfig, UserError
+from multihead.config import RunConfig, SearchConfig, UserError, search_config
 from multihead.devices import pick_device
 from multihead.model import Transformer
 from multihead.search import Found, Hypothesis, length_penalty, search
@@ -69,7 +69,7 @@ class Translator:
     def translate(self, text: list[str], **search: object) -> list[Translation]: ...
     def translate(self, text: str | list[str], **search: object) -> Translation | list[Translation]:
         """Translate one text, or each of several; options are those of SearchConfig: `beam=4, n_best=2`."""
-        config = SearchConfig(**search)  # type: ignore[arg-type]  # pydantic checks the values
+        config = search_config(**search)
         if isinstance(text, str):
             return next(self.stream([text], config))
         return list(self.stream(text, config))
@@ -89,8 +89,7 @@ class Translator:
         """What every head of every layer looks at while it reads `text` and writes its translation."""
         source = self.tokenizer.encode(text)[: self.max_tokens]
         if translation is None:
-            config = SearchConfig(**search)  # type: ignore[arg-type]  # pydantic checks the values
-            target = self._search([source], config)[0].hypotheses[0].tokens
+            target = self._search([source], search_config(**search))[0].hypotheses[0].tokens
         else:
             target = self.tokenizer.encode(translation)[: self.models[0].config.max_len - 1]
         return attention.attention_maps(self.models[0], self.tokenizer, source, target)

@@ -4,7 +4,6 @@ import ast
 import re
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
@@ -79,12 +78,10 @@ def test_help_answers_at_once() -> None:
 
 @pytest.mark.parametrize("command", [[], ["train"], ["prepare"]])
 def test_help_is_there_for_every_command(command: list[str]) -> None:
-    began = time.perf_counter()
     result = subprocess.run(
         [sys.executable, "-m", "multihead", *command, "--help"], capture_output=True, text=True, check=True
     )
     assert "--help" in result.stdout
-    assert time.perf_counter() - began < 10
 
 
 def test_no_module_reads_pickles() -> None:

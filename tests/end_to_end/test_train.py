@@ -149,7 +149,7 @@ def test_a_run_cannot_go_on_with_other_text(quick_request: Request, tmp_path: Pa
 def test_files_come_in_pairs(quick_request: Request, field: str) -> None:
     changes: dict[str, Path | None] = {"target": None} if field == "target" else {"valid_target": Path("x")}
     with pytest.raises(ConfigError, match="go together"):
-        replace(quick_request, **changes)  # type: ignore[arg-type]
+        replace(quick_request, **changes)  # type: ignore[arg-type]  # paths where paths belong
 
 
 def test_bpe_dropout_and_learned_positions_train(quick_request: Request) -> None:

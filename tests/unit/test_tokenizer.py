@@ -71,7 +71,8 @@ def test_a_word_keeps_its_vowel_signs_together() -> None:
 
 
 def test_digits_stand_alone(tokenizer: SubwordTokenizer) -> None:
-    assert tokenizer.tokens(tokenizer.encode("1234")) == ["Ġ1", "2", "3", "4"] or len(tokenizer.encode("1234")) > 4
+    pieces = tokenizer.tokens(tokenizer.encode("1234"))
+    assert [piece.replace("Ġ", "") for piece in pieces if piece != "Ġ"] == ["1", "2", "3", "4"]
 
 
 def test_learning_is_deterministic() -> None:

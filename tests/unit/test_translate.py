@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 import multihead
 from multihead import translate
-from multihead.config import RunConfig, SearchConfig, UserError, configure
+from multihead.config import ConfigError, RunConfig, SearchConfig, UserError, configure
 from multihead.model import Transformer
 from multihead.search import Found, Hypothesis, search
 from multihead.tokenizer import SubwordTokenizer
@@ -300,6 +300,11 @@ def test_models_that_vote_need_one_vocabulary(trained: Path, tmp_path: Path) -> 
     tokenizer.write_text(tokenizer.read_text(encoding="utf-8").replace('"Ġa"', '"Ġq"', 1), encoding="utf-8")
     with pytest.raises(UserError):
         multihead.load(trained, tmp_path / "other")
+
+
+def test_a_mistyped_option_is_refused_by_name() -> None:
+    with pytest.raises(ConfigError, match="beems"):
+        RANDOM.translate("text", beems=4)
 
 
 def test_an_unknown_model_is_refused_in_words() -> None:
