@@ -69,7 +69,7 @@ def test_a_missing_file_is_refused_by_name(tmp_path: Path) -> None:
         file_size(tmp_path)
 
 
-@pytest.mark.parametrize("content", [b"no gzip at all", gzip.compress(b"x\n" * 1000)[:-10]])
+@pytest.mark.parametrize("content", [b"no gzip at all", gzip.compress(b"x\n" * 1000)[:-10]], ids=["plain", "cut"])
 def test_a_broken_gzip_file_is_refused_by_name(tmp_path: Path, content: bytes) -> None:
     path = tmp_path / "a.gz"
     path.write_bytes(content)
