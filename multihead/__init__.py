@@ -13,11 +13,14 @@ __version__ = "0.1.0"
 # torch takes seconds to import and `multihead --help` does without, so the functions import what they need.
 
 
-def load(name: str | Path, *more: str | Path) -> "Translator":
-    """A model to translate with, by its folder or the name of a bundled one; several vote as an ensemble."""
+def load(name: str | Path, *more: str | Path, engine: str = "auto") -> "Translator":
+    """A model to translate with, by its folder or the name of a bundled one; several vote as an ensemble.
+
+    `engine` is auto, torch, ctranslate2 (int8) or ctranslate2:float32.
+    """
     from multihead.translate import load as load_translator
 
-    return load_translator(name, *more)
+    return load_translator(name, *more, engine=engine)
 
 
 def train(

@@ -73,9 +73,9 @@ def _recording(modules: list[MultiHeadAttention]) -> Iterator[Weights]:
     """The weights of each module's next pass, by module."""
     weights: Weights = {}
 
-    def hook(module: MultiHeadAttention, inputs: tuple[Tensor, KeysValues, Tensor], _: Tensor) -> None:
+    def hook(module: MultiHeadAttention, inputs: tuple[Tensor, KeysValues, Tensor, object], _: Tensor) -> None:
         # The fused kernel never shows its weights, so they are computed once more, by the definition.
-        x, (k, _), mask = inputs
+        x, (k, _), mask = inputs[:3]
         weights[module] = attention_weights(module.queries(x), k, mask)  # 1 H T S
 
     handles = [module.register_forward_hook(hook) for module in modules]

@@ -10,7 +10,16 @@ from typing import Annotated, NoReturn
 
 import typer
 
-from multihead.config import ConfigError, Overrides, UserError, parse_settings, read_toml, search_config
+from multihead.config import (
+    ENGINES,
+    ConfigError,
+    Overrides,
+    UserError,
+    check_engine,
+    parse_settings,
+    read_toml,
+    search_config,
+)
 
 app = typer.Typer(
     add_completion=False,
@@ -114,7 +123,7 @@ def average_command(
     last: Annotated[int, typer.Option(min=1, help="How many of the newest checkpoints.")] = 5,
 ) -> None:
     """Average the last checkpoints of a run into a model (§6.1)."""
-    from multihead import checkpoint
+    from multihead import checkpoint, shortlist
 
     steps = checkpoint.saved_steps(run / "checkpoints")[-last:]
     if not steps:
@@ -124,6 +133,8 @@ def average_command(
     provenance = {"steps": steps[-1], "published": f"the average of steps {', '.join(map(str, steps))}"}
     weights = checkpoint.average(folders)
     checkpoint.save_model(output, weights, newest.config, newest.tokenizer_json, provenance)
+    if words := shortlist.load(run):
+        words.save(output)
     _say(f"averaged {len(steps)} checkpoints, steps {steps[0]:,} to {steps[-1]:,}, into {output}")
 
 
@@ -131,7 +142,9 @@ Model = Annotated[str, typer.Argument(help="A model folder, or the name of a bun
 Beam = Annotated[int, typer.Option(help="Hypotheses kept at every step; 1 is greedy.")]
 Alpha = Annotated[float, typer.Option(help="Length penalty ((5 + length) / 6)^alpha.")]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
-Engine = Annotated[str, typer.Option(help="auto or torch.")]
+Engine = Annotated[str, typer.Option(help=f"{', '.join(ENGINES)}: what searches; auto takes the fastest.")]
+Exact = Annotated[bool, typer.Option("--exact", help="Search without short cuts: no pruning, no shortlist.")]
+WITHOUT_SHORT_CUTS = {"prune": 0.0, "shortlist": False}
 
 
 @app.command("translate")
@@ -150,6 +163,7 @@ def translate_command(
     seed: Annotated[int, typer.Option(help="Of --sample.")] = 1,
     ensemble: Annotated[list[str] | None, typer.Option(help="A further model that votes; may be repeated.")] = None,
     engine: Engine = "auto",
+    exact: Exact = False,
     as_json: Json = False,
 ) -> None:
     """Translate texts, a file or standard input: one line out for each line in."""
@@ -162,12 +176,13 @@ def translate_command(
         top_k=top_k,
         top_p=top_p,
         seed=seed,
+        **(WITHOUT_SHORT_CUTS if exact else {}),
     )
-    _check_engine(engine)
+    check_engine(engine)
     from multihead.text import open_output
     from multihead.translate import Input, as_line, load
 
-    translator = load(model, *(ensemble or []))
+    translator = load(model, *(ensemble or []), engine=engine)
     lines = Input(input_file) if text is None or text == [] else text
     window = 1 if isinstance(lines, Input) and lines.is_interactive() else 2000
     with open_output(output_file) as out:
@@ -190,15 +205,16 @@ def evaluate_command(
         bool, typer.Option(help="Also lower-cased, tokenised BLEU, as the literature on Multi30k reports it.")
     ] = False,
     engine: Engine = "auto",
+    exact: Exact = False,
     as_json: Json = False,
 ) -> None:
     """Score a model: BLEU and chrF with their signatures, and the paper's own BLEU beside them."""
-    search = search_config(beam=beam, alpha=alpha)
-    _check_engine(engine)
+    search = search_config(beam=beam, alpha=alpha, **(WITHOUT_SHORT_CUTS if exact else {}))
+    check_engine(engine)
     from multihead.evaluate import TestSet, evaluate
 
     test = TestSet(source=source, reference=reference, lowercase_tokenized=lowercase_tokenized)
-    report = evaluate(model, test, search, compare)
+    report = evaluate(model, test, search, compare, engine)
     print(report.as_json() if as_json else report.as_text())
 
 
@@ -226,6 +242,75 @@ def inspect_command(
     _say(f"{text} -> {said}\nwritten to {output}")
 
 
+@app.command("export")
+def export_command(
+    model: Model,
+    output: Annotated[Path, typer.Option(help="Folder to write.")],
+    target_format: Annotated[str, typer.Option("--format", help="ctranslate2.")] = "ctranslate2",
+    quantization: Annotated[str, typer.Option(help="float32, int8, int8_float32, int16 and others.")] = "float32",
+) -> None:
+    """Write the same model for another engine."""
+    if target_format != "ctranslate2":
+        raise ConfigError(f"there is no format '{target_format}'; there is ctranslate2")
+    from multihead.checkpoint import load_model
+    from multihead.interop import export_ctranslate2
+    from multihead.translate import find_model
+
+    transformer, tokenizer, _ = load_model(find_model(model))
+    export_ctranslate2(transformer, tokenizer, output, quantization)
+    _say(f"written to {output}")
+
+
+bench = typer.Typer(no_args_is_help=True, help="Measure speed, beside the alternative in the same run.")
+app.add_typer(bench, name="bench")
+
+
+@bench.command("train")
+def bench_train_command(
+    preset_name: Annotated[str, typer.Option("--preset", help="What is trained.")] = "small",
+    data: Annotated[Path | None, typer.Option(help="A prepared corpus; without it, random sentences.")] = None,
+    steps: Annotated[int, typer.Option(min=1, help="Steps that are timed.")] = 20,
+    batch_tokens: Annotated[int, typer.Option(help="Target tokens of a batch.")] = 4096,
+    vocab_size: Annotated[int | None, typer.Option(help="Pieces in the vocabulary.")] = None,
+    growth: Annotated[bool, typer.Option("--growth", help="Also by batch, vocabulary and length.")] = False,
+    as_json: Json = False,
+) -> None:
+    """Training: tokens a second, beside a plain torch.nn.Transformer loop and the machine's matrix-multiply peak."""
+    from multihead.bench_training import bench_growth, bench_training
+
+    report = bench_training(preset_name, data, steps, batch_tokens, vocab_size)
+    grown = bench_growth(preset_name, max(2, steps // 4)) if growth else []
+    if as_json:
+        print(json.dumps({**report.figures(), **({"growth": grown} if growth else {})}, indent=2))
+    else:
+        print("\n\n".join([report.as_text(), *([_table(grown)] if growth else [])]))
+
+
+@bench.command("translate")
+def bench_translate_command(
+    model: Model,
+    source: Annotated[Path | None, typer.Option(help="Text to translate; without it, the embedded corpus.")] = None,
+    reference: Annotated[Path | None, typer.Option(help="Its translation by people, to score with.")] = None,
+    beam: Beam = 4,
+    sentences: Annotated[int, typer.Option(min=1, help="At most so many.")] = 2000,
+    growth: Annotated[bool, typer.Option("--growth", help="Also by beam and length.")] = False,
+    picture: Annotated[Path | None, typer.Option(help="A picture of speed against BLEU to write, .png.")] = None,
+    as_json: Json = False,
+) -> None:
+    """Translation: sentences a second and BLEU, beside CTranslate2's own best."""
+    from multihead.bench_translation import bench_growth, bench_translation, read_text, write_picture
+
+    text = read_text(source, reference, sentences)
+    report = bench_translation(model, text, search_config(beam=beam))
+    grown = bench_growth(model, text) if growth or picture else []
+    if picture:
+        write_picture(grown, picture)
+    if as_json:
+        print(json.dumps({**report.figures(), **({"growth": grown} if grown else {})}, indent=2))
+    else:
+        print("\n\n".join([report.as_text(), *([_table(grown)] if grown else [])]))
+
+
 @app.command("info")
 def info_command(model: Model, as_json: Json = False) -> None:
     """Say what a model is: shape, parameters, languages, data, training cost, scores."""
@@ -236,9 +321,12 @@ def info_command(model: Model, as_json: Json = False) -> None:
     print(json.dumps(facts, indent=2, ensure_ascii=False) if as_json else card.as_text(facts))
 
 
-def _check_engine(engine: str) -> None:
-    if engine not in ("auto", "torch"):
-        raise ConfigError(f"there is no engine '{engine}'; there are auto and torch")
+def _table(rows: list[dict[str, object]]) -> str:
+    """Rows of the same figures as text."""
+    names = list(rows[0])
+    widths = [max(len(name), *(len(str(row[name])) for row in rows)) for name in names]
+    lines = [names, *([str(row[name]) for name in names] for row in rows)]
+    return "\n".join("  ".join(f"{cell:>{width}}" for cell, width in zip(line, widths, strict=True)) for line in lines)
 
 
 def _say(line: str) -> None:

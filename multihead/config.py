@@ -126,6 +126,8 @@ class SearchConfig:
     n_best: Positive = 1  # hypotheses given back
     min_length: Count = 0  # shortest output, in tokens
     no_repeat: Count = 0  # no run of so many tokens comes twice (0: as it comes)
+    prune: NonNegative = 0.0  # give up what is so many nats behind the best (0: only what cannot win)
+    shortlist: bool = True  # say only words that translate those of the source, if the model knows them
     sample: bool = False  # draw tokens instead of searching for the likeliest
     temperature: PositiveFloat = 1.0  # of sampling: below 1 is bolder
     top_k: Count = 0  # sample from so many likeliest tokens (0: from all)
@@ -165,6 +167,19 @@ CHANGEABLE = frozenset(
 
 Overrides = Mapping[str, object]
 
+ENGINES = (
+    "auto",
+    "torch",
+    "ctranslate2",
+    "ctranslate2:float32",
+)  # what can translate; CTranslate2 with int8 or float32
+
+
+def check_engine(engine: str) -> None:
+    if engine not in ENGINES:
+        raise ConfigError(f"there is no engine '{engine}'; there are {', '.join(ENGINES)}")
+
+
 _SMALL_DATA: Overrides = {
     # Pre-norm bears the larger rates that small models like, so a short warm-up is enough.
     "model.norm": "pre",
@@ -196,6 +211,17 @@ PRESETS: dict[str, Overrides] = {
         "model.decoder_layers": 3,
         "data.batch_tokens": 4096,
     },
+    # A decoder runs once a token and an encoder once a sentence: most of the depth is moved to where it is cheap.
+    "small-fast": {
+        **_SMALL_DATA,
+        "model.d_model": 256,
+        "model.d_ff": 1024,
+        "model.n_heads": 4,
+        "model.encoder_layers": 6,
+        "model.decoder_layers": 1,
+        "data.batch_tokens": 4096,
+    },
+    "base-fast": {"model.encoder_layers": 12, "model.decoder_layers": 1},
     "tiny": {
         **_SMALL_DATA,
         "model.d_model": 128,

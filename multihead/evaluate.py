@@ -45,16 +45,16 @@ class TestSet:
     lowercase_tokenized: bool = False
 
 
-def evaluate(model: str, test: TestSet, search: SearchConfig, other: str | None = None) -> Report:
+def evaluate(model: str, test: TestSet, search: SearchConfig, other: str | None = None, engine: str = "auto") -> Report:
     """Translate a test set with a model, and maybe with another one, and score what they say."""
     source, reference = test.source, test.reference
     sources, references = list(Input(source)), list(Input(reference))
     if len(sources) != len(references):
         raise UserError(f"{source} has {len(sources):,} lines and {reference} has {len(references):,}")
-    hypotheses, seconds, target_lang = _translate(model, sources, search)
+    hypotheses, seconds, target_lang = _translate(model, sources, search, engine)
     comparison: list[Comparison] = []
     if other:
-        others, _, _ = _translate(other, sources, search)
+        others, _, _ = _translate(other, sources, search, engine)
         comparison = compare(hypotheses, others, references, target_lang)
     return Report(
         model=model,
@@ -66,8 +66,8 @@ def evaluate(model: str, test: TestSet, search: SearchConfig, other: str | None 
     )
 
 
-def _translate(model: str, sources: list[str], search: SearchConfig) -> tuple[list[str], float, str]:
-    translator = load(model)
+def _translate(model: str, sources: list[str], search: SearchConfig, engine: str) -> tuple[list[str], float, str]:
+    translator = load(model, engine=engine)
     began = time.perf_counter()
     hypotheses = [translation.text for translation in translator.stream(sources, search)]
     return hypotheses, time.perf_counter() - began, translator.config.data.target_lang

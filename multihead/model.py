@@ -1,20 +1,22 @@
 """The Transformer of "Attention Is All You Need", §3 in the order of §3.
 
-Shapes: B batch, S source length, T target length, D d_model, F d_ff, H heads, K d_k or d_v, V vocabulary,
-W beam width.
+Shapes: B batch, S source length, T target length, D d_model, F d_ff, H heads, K d_k or d_v, V vocabulary;
+while decoding, R rows: the hypotheses of all sentences, one after the other, of which a sentence has W at most.
 Masks are boolean, True = may attend, and broadcast to B H T S. They are made in `Transformer` alone.
 """
 
 import math
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import cast
+from typing import NamedTuple, cast
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
 from multihead.config import ModelConfig
+
+ROOM = 8  # steps that a decoder makes room for at a time
 
 KeysValues = tuple[Tensor, Tensor]  # both B H S K
 Past = dict[str, Tensor]  # what one decoder layer keeps of earlier steps; axis 0 is the row
@@ -54,8 +56,10 @@ class MultiHeadAttention(nn.Module):
     def keys_values(self, x: Tensor) -> KeysValues:
         return self._split_heads(self.w_k(x)), self._split_heads(self.w_v(x))  # B H S K
 
-    def forward(self, x: Tensor, kv: KeysValues, mask: Tensor) -> Tensor:
-        heads = F.scaled_dot_product_attention(self.queries(x), *kv, attn_mask=mask)  # B H T K
+    def forward(self, x: Tensor, kv: KeysValues, mask: Tensor, rows: "Rows | None" = None) -> Tensor:
+        q = self.queries(x)  # B H T K, or R H 1 K
+        heads = F.scaled_dot_product_attention(q if rows is None else rows.fold(q), *kv, attn_mask=mask)  # B H T K
+        heads = heads if rows is None else rows.unfold(heads)  # R H 1 K
         out: Tensor = self.w_o(heads.transpose(1, 2).flatten(2))  # B T D
         return out
 
@@ -81,6 +85,33 @@ class FeedForward(nn.Module):
         return x
 
 
+# §5.4 Dropout
+
+
+class Dropout(nn.Module):
+    """Sets a share of the numbers to zero while training, and scales the rest so that the mean stays.
+
+    On CPUs torch draws a number of 64 bits for each; a quarter of that is plenty, and takes a quarter of the time.
+    """
+
+    def __init__(self, p: float) -> None:
+        super().__init__()
+        self.p = p
+
+    def forward(self, x: Tensor) -> Tensor:
+        if not self.training or self.p == 0:
+            return x
+        return x * kept(x.shape, self.p) if x.device.type == "cpu" else F.dropout(x, self.p)
+
+
+def kept(shape: torch.Size, p: float) -> Tensor:
+    """1 / (1 - p) where a number is kept, 0 where it is dropped, from 16 random bits for each."""
+    n_dropped = round(p * 2**16)  # of the 2^16 values that 16 bits can have
+    bits = torch.empty(math.ceil(shape.numel() / 4), dtype=torch.int64).random_(-(2**63), None)
+    is_kept = bits.view(torch.int16)[: shape.numel()] >= n_dropped - 2**15
+    return is_kept.float().mul_(2**16 / (2**16 - n_dropped)).view(shape)
+
+
 # §3.1 Encoder and decoder stacks
 
 
@@ -94,7 +125,7 @@ class Residual(nn.Module):
     def __init__(self, config: ModelConfig) -> None:
         super().__init__()
         self.norm = nn.LayerNorm(config.d_model)
-        self.dropout = nn.Dropout(config.dropout)
+        self.dropout = Dropout(config.dropout)
         self.pre_norm = config.norm == "pre"
 
     def forward(self, x: Tensor, sublayer: Callable[[Tensor], Tensor]) -> Tensor:
@@ -128,29 +159,28 @@ class DecoderLayer(nn.Module):
         self.feed_forward = FeedForward(config)
         self.residual_1, self.residual_2, self.residual_3 = Residual(config), Residual(config), Residual(config)
 
-    def forward(
-        self, x: Tensor, mask: Tensor, memory_kv: KeysValues, memory_mask: Tensor, past: Past | None = None
-    ) -> Tensor:
+    def forward(self, x: Tensor, mask: Tensor, memory: "Memory", past: Past | None = None) -> Tensor:
         x = self.residual_1(x, lambda y: self._attend_to_itself(y, mask, past))
-        x = self.residual_2(x, lambda y: self._attend_to_memory(y, memory_kv, memory_mask))
+        x = self.residual_2(x, lambda y: self.cross_attention(y, *memory))
         x = self.residual_3(x, self.feed_forward)
         return x
 
     def _attend_to_itself(self, x: Tensor, mask: Tensor, past: Past | None) -> Tensor:
-        k, v = self.self_attention.keys_values(x)  # BW H T K
+        k, v = self.self_attention.keys_values(x)  # B H T K, or R H 1 K
         if past is not None:
-            if past:
-                k, v = torch.cat([past["k"], k], dim=2), torch.cat([past["v"], v], dim=2)
-            past["k"], past["v"] = k, v
+            k, v = (_remember(past, name, new, at=mask.size(1) - 1) for name, new in (("k", k), ("v", v)))  # R H T K
         x = self.self_attention(x, (k, v), mask)
         return x
 
-    def _attend_to_memory(self, x: Tensor, kv: KeysValues, mask: Tensor) -> Tensor:
-        # Beams of one sentence are merely more queries on the same memory: fold them into the query axis, and
-        # neither copy nor reorder the encoder's output.
-        folded = x.reshape(kv[0].size(0), -1, x.size(-1))  # B W·T D
-        x = self.cross_attention(folded, kv, mask).view_as(x)  # BW T D
-        return x
+
+def _remember(past: Past, name: str, new: Tensor, at: int) -> Tensor:
+    """Add this step's keys or values (R H 1 K) to those before; room is made for some steps at a time, so that most
+    steps copy nothing."""
+    if at % ROOM == 0:
+        room = new.new_empty(*new.shape[:2], ROOM, new.size(3))
+        past[name] = torch.cat([past[name], room], dim=2) if past.get(name) is not None else room
+    past[name][:, :, at] = new.squeeze(2)
+    return past[name][:, :, : at + 1]  # R H T K
 
 
 # §3.5 Positional encoding
@@ -166,23 +196,68 @@ def sinusoids(max_len: int, d_model: int) -> Tensor:
 # The whole model
 
 
+@dataclass(frozen=True, slots=True)
+class Rows:
+    """Hypotheses of one sentence are merely more queries on the same memory.
+
+    Cross-attention lays them side by side in the query axis, so that the encoder's output is neither copied nor
+    reordered; sentences with fewer leave some places unused, and only there.
+    """
+
+    place: Tensor  # R: sentence · W + which of its rows this is
+    n_sentences: int
+    width: int  # W
+
+    @staticmethod
+    def of(sentence: Tensor, n_sentences: int) -> "Rows":
+        """`sentence` says whose each row is (R); rows of one sentence follow each other."""
+        counts = sentence.bincount(minlength=n_sentences)  # B
+        first, width = counts.cumsum(0) - counts, int(counts.max())
+        place = sentence * width + torch.arange(len(sentence), device=sentence.device) - first[sentence]
+        return Rows(place, n_sentences, width)
+
+    def spread(self, x: Tensor, fill: float = 0.0) -> Tensor:
+        """R … to B W …"""
+        spread = x.new_full((self.n_sentences * self.width, *x.shape[1:]), fill)
+        spread[self.place] = x
+        return spread.view(self.n_sentences, self.width, *x.shape[1:])
+
+    def fold(self, q: Tensor) -> Tensor:
+        return self.spread(q.squeeze(2)).transpose(1, 2)  # B H W K
+
+    def unfold(self, heads: Tensor) -> Tensor:
+        return heads.transpose(1, 2).flatten(0, 1)[self.place].unsqueeze(2)  # R H 1 K
+
+
+class Memory(NamedTuple):
+    """The encoder's output, as a decoder layer attends to it."""
+
+    kv: KeysValues
+    mask: Tensor
+    rows: Rows | None = None  # while decoding
+
+
 @dataclass(slots=True)
 class DecoderState:
-    """What decoding keeps between steps: the encoder's side once a sentence, the decoder's side once a beam."""
+    """What decoding keeps between steps: the encoder's side once a sentence, the decoder's side once a row."""
 
     memory_kv: list[KeysValues]  # of each layer, B H S K
     memory_mask: Tensor  # B 1 1 S
-    past: list[Past]  # of each layer, axis 0 has BW rows
+    output: tuple[Tensor, Tensor | None]  # weight and bias of the map to logits, of the words that may be said
+    sentence: Tensor  # R: whose each row is; rows of one sentence follow each other
+    past: list[Past]  # of each layer, axis 0 has R rows
     n_decoded: int = 0
 
     def reorder(self, rows: Tensor) -> None:
         """Make row i continue from what row `rows[i]` was."""
-        self.past = [{name: kept[rows] for name, kept in layer.items()} for layer in self.past]
+        self.past = [{name: kept.index_select(0, rows) for name, kept in layer.items()} for layer in self.past]
+        self.sentence = self.sentence[rows]
 
     def keep_sentences(self, sentences: Tensor) -> None:
-        """Go on with these sentences only; `reorder` selects their rows."""
+        """Go on with these sentences only; no row may be of another."""
         self.memory_kv = [(k[sentences], v[sentences]) for k, v in self.memory_kv]
         self.memory_mask = self.memory_mask[sentences]
+        self.sentence = torch.searchsorted(sentences, self.sentence)
 
 
 class Transformer(nn.Module):
@@ -192,7 +267,7 @@ class Transformer(nn.Module):
         super().__init__()
         self.config = config
         self._make_embeddings(config)
-        self.dropout = nn.Dropout(config.dropout)
+        self.dropout = Dropout(config.dropout)
         self.encoder = nn.ModuleList(EncoderLayer(config) for _ in range(config.encoder_layers))
         self.decoder = nn.ModuleList(DecoderLayer(config) for _ in range(config.decoder_layers))
         pre_norm = config.norm == "pre"
@@ -227,7 +302,7 @@ class Transformer(nn.Module):
         # The look-ahead mask also hides the target's padding, which is always later than what is real.
         mask = torch.ones(x.size(1), x.size(1), dtype=torch.bool, device=x.device).tril()  # T T
         for layer, memory_kv in zip(self.decoder, self._memory_keys_values(memory), strict=True):
-            x = layer(x, mask, memory_kv, memory_mask)
+            x = layer(x, mask, Memory(memory_kv, memory_mask))
         hidden: Tensor = self.decoder_norm(x)  # B T D
         return hidden
 
@@ -240,20 +315,30 @@ class Transformer(nn.Module):
         x = self.encoder_norm(x)
         return x, mask
 
-    def start(self, source_ids: Tensor) -> DecoderState:
-        """Run the encoder once, and project the cross keys and values of every decoder layer once."""
+    def start(self, source_ids: Tensor, words: Tensor | None = None) -> DecoderState:
+        """Run the encoder once, and project the cross keys and values of every decoder layer once.
+
+        With `words`, ids in the order of the logits that `step` gives, nothing else can be said.
+        """
         memory, memory_mask = self.encode(source_ids)
-        return DecoderState(self._memory_keys_values(memory), memory_mask, past=[{} for _ in self.decoder])
+        weight, bias = self.output.weight, self.output.bias
+        return DecoderState(
+            memory_kv=self._memory_keys_values(memory),
+            memory_mask=memory_mask,
+            output=(weight, bias) if words is None else (weight[words], None if bias is None else bias[words]),
+            sentence=torch.arange(len(source_ids), device=source_ids.device),
+            past=[{} for _ in self.decoder],
+        )
 
     def step(self, ids: Tensor, state: DecoderState) -> Tensor:
-        """Logits (BW V) of the token after `ids` (BW), one token of each row; `state` remembers those before."""
-        x = self._embed(self.target_embedding, ids.unsqueeze(1), start=state.n_decoded)  # BW 1 D
+        """Logits (R V) of the token after `ids` (R), one token of each row; `state` remembers those before."""
+        x = self._embed(self.target_embedding, ids.unsqueeze(1), start=state.n_decoded)  # R 1 D
         state.n_decoded += 1
         mask = torch.ones(1, state.n_decoded, dtype=torch.bool, device=x.device)  # the past is all visible
+        rows = Rows.of(state.sentence, len(state.memory_mask))
         for layer, memory_kv, past in zip(self.decoder, state.memory_kv, state.past, strict=True):
-            x = layer(x, mask, memory_kv, state.memory_mask, past)
-        logits: Tensor = self.output(self.decoder_norm(x)).squeeze(1)  # BW V
-        return logits
+            x = layer(x, mask, Memory(memory_kv, state.memory_mask, rows), past)
+        return F.linear(self.decoder_norm(x.squeeze(1)), *state.output)  # R V
 
     def _memory_keys_values(self, memory: Tensor) -> list[KeysValues]:
         layers = cast(Iterable[DecoderLayer], self.decoder)

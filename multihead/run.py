@@ -16,7 +16,7 @@ from pathlib import Path
 from filelock import FileLock, Timeout
 from rich.console import Console
 
-from multihead import checkpoint, config, corpus
+from multihead import checkpoint, config, corpus, shortlist
 from multihead.card import counted_flops, write_card
 from multihead.config import ConfigError, Overrides, RunConfig, SearchConfig, UserError, configure
 from multihead.corpus import ParallelText, Summary, Talk
@@ -284,6 +284,7 @@ class Run:
             checkpoint.load_weights(trainer.model, weights, best)
         provenance = self._provenance(published, loss)
         checkpoint.save_model(self.output, weights, trainer.config, trainer.tokenizer.to_json(), provenance)
+        shortlist.learn(trainer.train_shards, trainer.config.model.vocab_size).save(self.output)
         summary = corpus.read_summary(self.output / "data")
         replace_text(self.output / "README.md", write_card(self.output.name, trainer.config, summary, provenance))
         self.journal.draw()

@@ -1,10 +1,11 @@
 """Decoding (§6.1): beam search, of which greedy search is a beam of one, and sampling.
 
-Shapes: B sentences still searched, W rows of each, V vocabulary, T tokens so far.
+Shapes: B sentences still searched, R live hypotheses of all of them, of which a sentence has W at most, T tokens so
+far, C continuations, V vocabulary, or the words of it that can be said.
 
 A sentence's result must not depend on its neighbours, but sums of floating-point numbers do: in another batch the same
 sentence differs in the last digits, and may then fall on the other side of a near tie. So every decision needs a
-margin, and a sentence with a closer call is marked: searched again alone, it gives what every sure batch would give.
+margin, and a sentence with a closer call is marked, to be decided by whoever can tell (engines.py).
 """
 
 import math
@@ -17,11 +18,14 @@ import torch
 from torch import Tensor
 
 from multihead.config import SearchConfig
-from multihead.model import DecoderState, Transformer
-from multihead.tokenizer import BOS_ID, EOS_ID, PAD_ID, UNK_ID
+from multihead.model import DecoderState, Rows, Transformer
+from multihead.shortlist import NEVER_SAID, Shortlist, Words
+from multihead.tokenizer import BOS_ID, EOS_ID, PAD_ID
 
 CLOSE_CALL = 1e-4  # nats; ten times what another batch changes in a sum of log-probabilities
-NEVER_SAID = [PAD_ID, UNK_ID, BOS_ID]
+SLACK = 1.1  # with pruning, a translation that is so much longer than the best so far is not expected to be better
+MARGIN = 1e-3  # nats; a hypothesis that cannot win by less than this is kept, since another batch may see it win
+CROWDED = 0.8  # when fewer of a batch's sentences than this are still searched, the others leave
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,22 +62,29 @@ def length_penalty(length: int | Tensor, alpha: float) -> float | Tensor:
 class Ensemble:
     """One or several models that vote: the mean of their probabilities. All share a vocabulary."""
 
-    def __init__(self, models: Sequence[Transformer], source_ids: Tensor) -> None:
-        self._models = models
-        self._states: list[DecoderState] = [model.start(source_ids) for model in models]
+    def __init__(self, models: Sequence[Transformer], source_ids: Tensor, words: Words | None = None) -> None:
+        self._models, self._words = models, words
+        self._states: list[DecoderState] = [model.start(source_ids, words.ids if words else None) for model in models]
 
     def step(self, ids: Tensor) -> Tensor:
         """Log-probabilities of the next token for each row: R V."""
-        votes = [model.step(ids, state).float() for model, state in zip(self._models, self._states, strict=True)]
-        log_probs = torch.stack([logits.log_softmax(dim=-1) for logits in votes])
-        return log_probs[0] if len(votes) == 1 else log_probs.logsumexp(dim=0) - math.log(len(votes))
+        steps = [model.step(ids, state) for model, state in zip(self._models, self._states, strict=True)]
+        votes = [self._only_allowed(logits).log_softmax(dim=-1) for logits in steps]
+        return votes[0] if len(votes) == 1 else torch.stack(votes).logsumexp(dim=0) - math.log(len(votes))
+
+    def _only_allowed(self, logits: Tensor) -> Tensor:
+        if self._words is None:
+            return logits
+        return logits.add_(self._words.barred[self._states[0].sentence])  # each sentence has words of its own
 
     def select(self, rows: Tensor, sentences: Tensor | None) -> None:
-        """Go on with these rows, and if some sentences left, with those that stay."""
+        """Go on with these rows, and if only some sentences have rows left, with those."""
         for state in self._states:
             state.reorder(rows)
             if sentences is not None:
                 state.keep_sentences(sentences)
+        if sentences is not None and self._words is not None:
+            self._words = self._words.of(sentences)
 
 
 def limits(models: Sequence[Transformer], source_ids: Tensor, max_extra: int) -> Tensor:
@@ -88,18 +99,21 @@ def search(
     source_ids: Tensor,
     config: SearchConfig,
     prefixes: Sequence[Sequence[int]] | None = None,
+    shortlist: Shortlist | None = None,
 ) -> list[Found]:
     """Translate each sentence of `source_ids` (B S); an output begins with its prefix, if there is one."""
     if config.sample:
         return _sample(models, source_ids, config)
-    beams = _Beams(models, source_ids, config, prefixes)
-    while len(beams.sentences):
+    words = shortlist.words(source_ids) if shortlist and config.shortlist and prefixes is None else None
+    beams = _Beams(models, source_ids, config, prefixes, words)
+    while len(beams.log_probs):
         beams.step()
     return beams.found
 
 
 class _Beams:
-    """The live hypotheses of a batch. Each step keeps the `beam` best continuations; those that end are set aside."""
+    """The live hypotheses of a batch. Each step keeps the `beam` best continuations of a sentence; those that end are
+    set aside, and those that cannot win leave."""
 
     def __init__(
         self,
@@ -107,121 +121,150 @@ class _Beams:
         source_ids: Tensor,
         config: SearchConfig,
         prefixes: Sequence[Sequence[int]] | None,
+        words: Words | None,
     ) -> None:
         n_sentences, device = len(source_ids), source_ids.device
-        self.config, self.prefixes = config, prefixes
-        self.ensemble = Ensemble(models, source_ids)
+        self.config, self.prefixes, self.words = config, prefixes, words
+        self.prune = config.prune if config.n_best == 1 else 0.0  # the next best are often far behind
+        self.ensemble = Ensemble(models, source_ids, words)
         self.found = [Found() for _ in range(n_sentences)]
-        self.sentences = torch.arange(n_sentences, device=device)  # B: which sentence a row of what follows is of
+        # Of each sentence that is still searched
+        self.sentences = torch.arange(n_sentences, device=device)  # B: its place in `found`
         self.limits = limits(models, source_ids, config.max_extra)  # B
-        self.log_probs = torch.zeros(n_sentences, 1, device=device)  # B W, -inf for a row that is dead
-        self.tokens = torch.full((n_sentences, 1, 1), BOS_ID, device=device)  # B W T
+        self.longest = self.limits.clone()  # B: how long a hypothesis that wins may get
+        self.wanted = torch.full((n_sentences,), -math.inf, device=device)  # B: the score that a hypothesis has to beat
+        # Of each live hypothesis, those of a sentence one after the other
+        self.sentence = torch.arange(n_sentences, device=device)  # R: an index into the above
+        self.log_probs = torch.zeros(n_sentences, device=device)  # R
+        self.tokens = torch.full((n_sentences, 1), BOS_ID, device=device)  # R T
 
     def step(self) -> None:
-        length = self.tokens.size(2)  # of the outputs after this step
-        values, parents, tokens = self._continuations(length)  # B W+1 each
-        beam = min(self.config.beam, values.size(1))
-        if values.size(1) > beam:
-            self._mark_close(values[:, beam - 1] - values[:, beam])
-        values, parents, tokens = values[:, :beam], parents[:, :beam], tokens[:, :beam]
-
+        length = self.tokens.size(1)  # of the outputs after this step
+        values, parents, tokens = self._continuations(length)  # B W+1 each, best first
         ends = (tokens == EOS_ID) & values.isfinite()
+        ends[:, self.config.beam :] = False
         self._set_aside(ends, values, parents, length)
-        live = values.masked_fill(ends, -math.inf)
-        done = self._done(live, length)
-        if bool((done & (length >= self.limits)).any()):
-            self._keep_cut(done & (length >= self.limits), live, parents, tokens, length)
-        self._go_on(done, live, parents, tokens)
+        hopeful = self._hopeful(values)
+        self._mark_close_edge(values, hopeful)
+        live = hopeful & ~ends
+        live[:, self.config.beam :] = False
+        cut = live & (length >= self.limits).unsqueeze(1)
+        if bool(cut.any()):
+            self._keep_cut(cut, values, parents, tokens, length)
+        self._go_on(live & ~cut, values, parents, tokens)
 
     def _continuations(self, length: int) -> tuple[Tensor, Tensor, Tensor]:
         """The best `beam` + 1 continuations of each sentence: log-probability, row that they continue, token."""
-        n_sentences, width = self.log_probs.shape
-        step = self.ensemble.step(self.tokens[:, :, -1].flatten()).view(n_sentences, width, -1)  # B W V
+        step = self.ensemble.step(self.tokens[:, -1])  # R V
         self._forbid(step, length)
-        totals = (self.log_probs.unsqueeze(2) + step).flatten(1)  # B W·V
-        values, at = totals.topk(min(self.config.beam + 1, totals.size(1)), dim=1)
-        return values, at // step.size(2), at % step.size(2)
+        most = self.config.beam + 1
+        values, at = step.topk(min(most, step.size(1)), dim=1)  # R C, and no sentence needs more of one row
+        ids = at if self.words is None else self.words.ids[at]
+        rows = Rows.of(self.sentence, len(self.sentences))
+        totals = rows.spread(values + self.log_probs.unsqueeze(1), -math.inf).flatten(1)  # B W·C
+        totals, at = totals.topk(min(most, totals.size(1)), dim=1)  # B C
+        row_at = rows.spread(torch.arange(len(self.sentence), device=at.device))  # B W
+        parents = row_at.gather(1, at // values.size(1))
+        return totals, parents, ids[parents, at % values.size(1)]
 
     def _forbid(self, step: Tensor, length: int) -> None:
         """Set to -inf what may not come next; the rest keeps its log-probability, so that scores stay forced scores."""
-        step[:, :, NEVER_SAID] = -math.inf
+        end = EOS_ID if self.words is None else self.words.end
+        if self.words is None:  # a shortlist has none of them
+            step[:, NEVER_SAID] = -math.inf
         if length <= self.config.min_length:
-            step[:, :, EOS_ID] = -math.inf
+            step[:, end] = -math.inf
         if self.config.no_repeat:
             self._forbid_repeats(step)
-        for row, sentence in enumerate(self.sentences.tolist() if self.prefixes else []):
-            prefix = self.prefixes[sentence] if self.prefixes else ()
-            if length <= len(prefix):
-                forced = step[row, :, prefix[length - 1]].clone()
+        if self.prefixes:
+            self._follow_prefixes(step, self.prefixes, length)
+
+    def _follow_prefixes(self, step: Tensor, prefixes: Sequence[Sequence[int]], length: int) -> None:
+        for row, sentence in enumerate(self.sentences[self.sentence].tolist()):
+            if length <= len(prefixes[sentence]):
+                token = prefixes[sentence][length - 1]
+                forced = float(step[row, token])
                 step[row] = -math.inf
-                step[row, :, prefix[length - 1]] = forced
+                step[row, token] = forced
 
     def _forbid_repeats(self, step: Tensor) -> None:
         size = self.config.no_repeat
-        for row, hypotheses in enumerate(self.tokens.tolist()):
-            for column, tokens in enumerate(hypotheses):
-                tail = tokens[len(tokens) - size + 1 :]
-                for at in range(1, len(tokens) - size + 1):
-                    if tokens[at : at + size - 1] == tail:
-                        step[row, column, tokens[at + size - 1]] = -math.inf
-
-    def _mark_close(self, gaps: Tensor) -> None:
-        for sentence in self.sentences[gaps < CLOSE_CALL].tolist():
-            self.found[sentence].close = True
+        column = {} if self.words is None else {id: at for at, id in enumerate(self.words.ids.tolist())}
+        for row, tokens in enumerate(self.tokens.tolist()):
+            tail = tokens[len(tokens) - size + 1 :]
+            for at in range(1, len(tokens) - size + 1):
+                if tokens[at : at + size - 1] == tail:
+                    token = tokens[at + size - 1]
+                    step[row, column.get(token, token)] = -math.inf
 
     def _set_aside(self, ends: Tensor, values: Tensor, parents: Tensor, length: int) -> None:
+        where = ends.nonzero()
+        rows, columns = where[:, 0], where[:, 1]
         penalty = float(length_penalty(length, self.config.alpha))
-        for row, column in ends.nonzero().tolist():
-            log_prob = float(values[row, column])
-            tokens = self.tokens[row, parents[row, column], 1:].tolist()
+        ended = zip(
+            rows.tolist(), values[rows, columns].tolist(), self.tokens[parents[rows, columns], 1:].tolist(), strict=True
+        )
+        for row, log_prob, tokens in ended:
             hypotheses = self.found[int(self.sentences[row])].ended
             hypotheses.append(Hypothesis(tokens=tokens, log_prob=log_prob, score=log_prob / penalty))
             hypotheses.sort(key=lambda hypothesis: -hypothesis.score)
+            if len(hypotheses) >= self.config.n_best:
+                self.wanted[row] = hypotheses[self.config.n_best - 1].score
+            if self.prune:
+                self.longest[row] = min(int(self.limits[row]), int(SLACK * (len(hypotheses[0].tokens) + 1)) + 2)
 
-    def _done(self, live: Tensor, length: int) -> Tensor:
-        """Sentences at their limit, or whose live hypotheses cannot come before what has ended, however they go on.
+    def _hopeful(self, values: Tensor) -> Tensor:
+        """Which continuations may still win (B C).
 
-        Log-probabilities only fall, so the best that a live one can reach is its own over the largest penalty.
+        Log-probabilities only fall, so the best that one can reach is its own over the largest penalty: what cannot
+        come before the worst that is wanted leaves, and its place stays empty, for what would take it is worse still.
+        With `prune` a hypothesis also leaves when it is that far behind the best of its sentence.
         """
-        reachable = live.max(dim=1).values / length_penalty(self.limits, self.config.alpha)  # B
-        worst_wanted = [self._worst_wanted(sentence) for sentence in self.sentences.tolist()]
-        safe = torch.tensor(worst_wanted, device=live.device) >= reachable + CLOSE_CALL
-        return safe | (length >= self.limits) | ~live.isfinite().any(dim=1)
+        needed = self.wanted * length_penalty(self.longest, self.config.alpha) - MARGIN  # B
+        hopeful = values.isfinite() & (values >= needed.unsqueeze(1))
+        if self.prune:
+            behind = values[:, :1] - values - self.prune  # B C
+            hopeful &= behind <= 0
+            self._mark_close((behind.abs() < CLOSE_CALL).any(dim=1))
+        return hopeful
 
-    def _worst_wanted(self, sentence: int) -> float:
-        ended, n_best = self.found[sentence].ended, self.config.n_best
-        return ended[n_best - 1].score if len(ended) >= n_best else -math.inf
+    def _mark_close_edge(self, values: Tensor, hopeful: Tensor) -> None:
+        """The last that the beam keeps and the first that it does not, if it matters which is which."""
+        beam = self.config.beam
+        if values.size(1) > beam:
+            self._mark_close((values[:, beam - 1] - values[:, beam] < CLOSE_CALL) & hopeful[:, beam - 1])
 
-    def _keep_cut(self, cut: Tensor, live: Tensor, parents: Tensor, tokens: Tensor, length: int) -> None:
+    def _mark_close(self, close: Tensor) -> None:
+        for sentence in self.sentences[close].tolist():
+            self.found[sentence].close = True
+
+    def _keep_cut(self, cut: Tensor, values: Tensor, parents: Tensor, tokens: Tensor, length: int) -> None:
         """What is live at the limit is given back only if nothing has ended."""
         penalty = float(length_penalty(length, self.config.alpha))
-        for row in cut.nonzero().flatten().tolist():
-            for column in live[row].isfinite().nonzero().flatten().tolist():
-                log_prob = float(live[row, column])
-                ids = [*self.tokens[row, parents[row, column], 1:].tolist(), int(tokens[row, column])]
-                self.found[int(self.sentences[row])].cut.append(
-                    Hypothesis(tokens=ids, log_prob=log_prob, score=log_prob / penalty, ended=False)
-                )
+        for row, column in cut.nonzero().tolist():
+            log_prob = float(values[row, column])
+            ids = [*self.tokens[parents[row, column], 1:].tolist(), int(tokens[row, column])]
+            self.found[int(self.sentences[row])].cut.append(
+                Hypothesis(tokens=ids, log_prob=log_prob, score=log_prob / penalty, ended=False)
+            )
 
-    def _go_on(self, done: Tensor, live: Tensor, parents: Tensor, tokens: Tensor) -> None:
-        """Make the continuations the new rows; sentences that are done leave, and so do columns where all are dead."""
-        for sentence in self.sentences[done].tolist():
-            self._mark_close_ending(self.found[sentence])
-        stay = (~done).nonzero().flatten()
-        if not len(stay):
-            self.sentences = stay
-            return
-        live, order = live[stay].sort(dim=1, descending=True, stable=True)  # the dead come last
-        width = int(live.isfinite().sum(dim=1).max())
-        order = order[:, :width]
-        parents, tokens = parents[stay].gather(1, order), tokens[stay].gather(1, order)
-        self.ensemble.select(
-            (stay.unsqueeze(1) * self.log_probs.size(1) + parents).flatten(), stay if bool(done.any()) else None
-        )
-        history = self.tokens[stay.unsqueeze(1), parents]  # B W T
-        self.tokens = torch.cat([history, tokens.unsqueeze(2)], dim=2)
-        self.log_probs = live[:, :width]
-        self.sentences, self.limits = self.sentences[stay], self.limits[stay]
+    def _go_on(self, live: Tensor, values: Tensor, parents: Tensor, tokens: Tensor) -> None:
+        """Make the live continuations the new rows; sentences without any leave now and then, since that copies."""
+        self.sentence, columns = live.nonzero().unbind(1)
+        parents = parents[self.sentence, columns]
+        self.log_probs = values[self.sentence, columns]
+        self.tokens = torch.cat([self.tokens[parents], tokens[self.sentence, columns].unsqueeze(1)], dim=1)
+        searched = live.any(dim=1)
+        leave = int(searched.sum()) <= CROWDED * len(searched)
+        stay = searched.nonzero().flatten() if leave else None
+        if stay is not None:
+            for sentence in self.sentences[~searched].tolist():
+                self._mark_close_ending(self.found[sentence])
+            self.sentences, self.wanted = self.sentences[stay], self.wanted[stay]
+            self.limits, self.longest = self.limits[stay], self.longest[stay]
+            self.sentence = torch.searchsorted(stay, self.sentence)
+        if len(self.log_probs):
+            self.ensemble.select(parents, stay)
 
     def _mark_close_ending(self, found: Found) -> None:
         scores = [hypothesis.score for hypothesis in found.best(self.config.n_best + 1)]
@@ -232,6 +275,7 @@ def _sample(models: Sequence[Transformer], source_ids: Tensor, config: SearchCon
     """`n_best` draws for each sentence; its numbers depend on the seed and on the sentence alone."""
     n_sentences, n_draws = len(source_ids), config.n_best
     ensemble = Ensemble(models, source_ids)
+    ensemble.select(torch.arange(n_sentences, device=source_ids.device).repeat_interleave(n_draws), None)
     most = limits(models, source_ids, config.max_extra).tolist()
     draws = [
         random.Random(f"{config.seed} {draw} {[id for id in ids if id != PAD_ID]}")

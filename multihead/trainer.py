@@ -6,24 +6,26 @@ run that was cut off goes on exactly as if nothing had happened.
 
 import math
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
 import torch
-import torch.nn.functional as F
 from torch import Tensor
 
 from multihead import batches, checkpoint, corpus
 from multihead.checkpoint import Checkpoint, TrainState
 from multihead.config import RunConfig, SearchConfig, TrainConfig
-from multihead.devices import pick_device, pick_precision
+from multihead.devices import keep_memory, pick_device, pick_precision
 from multihead.journal import Figures
+from multihead.loss import linear_smoothed_loss
 from multihead.metrics import bleu
 from multihead.model import Transformer
 from multihead.search import search
 from multihead.tokenizer import PAD_ID, SubwordTokenizer
+
+Hidden = Callable[[Tensor, Tensor], Tensor]  # source and target ids to the decoder's output
 
 GREEDY = SearchConfig(beam=1)  # good enough to follow a run
 
@@ -32,17 +34,6 @@ def learning_rate(step: int, d_model: int, config: TrainConfig) -> float:
     """§5.3, eq. (3): up in a straight line for `warmup` steps, then down with the square root of the step."""
     rate: float = d_model**-0.5 * min(step**-0.5, step * config.warmup**-1.5)
     return config.lr_scale * rate
-
-
-def smoothed_loss(logits: Tensor, target: Tensor, smoothing: float) -> tuple[Tensor, Tensor]:
-    """§5.4: cross-entropy against (1 - ε) · one-hot + ε · uniform, and the plain one; both summed over tokens.
-
-    ε is spread over the whole vocabulary, as in the work that §5.4 cites (Szegedy et al., 2015).
-    """
-    log_probs = F.log_softmax(logits.flatten(0, 1).float(), dim=-1)  # BT V
-    plain = F.nll_loss(log_probs, target.flatten(), ignore_index=PAD_ID, reduction="sum")
-    uniform = -log_probs.mean(dim=-1)[target.flatten() != PAD_ID].sum()
-    return (1 - smoothing) * plain + smoothing * uniform, plain.detach()
 
 
 @dataclass(slots=True)
@@ -71,10 +62,11 @@ class Trainer:
         self.config, self.tokenizer = config, tokenizer
         self.train_shards, self.valid_shards = corpus.Shards(data, "train"), corpus.Shards(data, "valid")
         self.device = pick_device()
+        keep_memory()
         self.precision = pick_precision(config.train.precision, self.device)
         torch.manual_seed(config.train.seed)
         self.model = Transformer(config.model).to(self.device)
-        self.forward = torch.compile(self.model, dynamic=True) if config.train.compile else self.model
+        self.hidden = torch.compile(self.model.hidden, dynamic=True) if config.train.compile else self.model.hidden
         train = config.train
         self.optimizer = torch.optim.Adam(
             self.model.parameters(), lr=0.0, betas=(train.beta1, train.beta2), eps=train.eps, fused=True
@@ -114,11 +106,16 @@ class Trainer:
     def _backward(self, batch: batches.Batch, n_tokens: int) -> None:
         """Add a batch's gradient; dividing by the tokens of the whole step makes accumulation change only speed."""
         with torch.autocast(self.device.type, self.precision, enabled=self.precision != torch.float32):
-            logits = self.forward(batch.source, batch.target_in)
-        loss, plain = smoothed_loss(logits, batch.target_out, self.config.train.label_smoothing)
+            loss, plain = self._loss(self.hidden, batch, self.config.train.label_smoothing)
         (loss / n_tokens).backward()
         self.meter.loss += float(loss.detach())
         self.meter.plain_loss += float(plain)
+
+    def _loss(self, hidden: Hidden, batch: batches.Batch, smoothing: float) -> tuple[Tensor, Tensor]:
+        """Smoothed and plain loss, summed over the real tokens of a batch."""
+        real = batch.target_out != PAD_ID  # B T
+        x = hidden(batch.source, batch.target_in)[real]  # N D
+        return linear_smoothed_loss(x, self.model.output, batch.target_out[real], smoothing)
 
     def _gradient_is_usable(self) -> bool:
         clip = self.config.train.clip_norm or math.inf
@@ -132,8 +129,7 @@ class Trainer:
         total, n_tokens = 0.0, 0
         for _, batch in batches.in_order(self.valid_shards, self.config.data.batch_tokens):
             on_device = batch.to(self.device)
-            logits = self.model(on_device.source, on_device.target_in)
-            total += float(smoothed_loss(logits, on_device.target_out, 0.0)[1])
+            total += float(self._loss(self.model.hidden, on_device, smoothing=0.0)[1])
             n_tokens += batch.n_tokens
         return total / n_tokens
 

@@ -9,22 +9,18 @@ from itertools import islice, pairwise, zip_longest
 from pathlib import Path
 from typing import overload
 
-import numpy as np
-import torch
-
-from multihead import attention
+from multihead import attention, interop, shortlist
 from multihead.attention import AttentionMaps
-from multihead.batches import cut_by_length
 from multihead.checkpoint import load_model
-from multihead.config import RunConfig, SearchConfig, UserError, search_config
+from multihead.config import RunConfig, SearchConfig, UserError, check_engine, search_config
 from multihead.devices import pick_device
+from multihead.engines import Engine, TorchEngine
 from multihead.model import Transformer
-from multihead.search import Found, Hypothesis, length_penalty, search
+from multihead.search import Hypothesis, length_penalty
 from multihead.text import file_size, read_lines
-from multihead.tokenizer import EOS_ID, PAD_ID, SubwordTokenizer
+from multihead.tokenizer import SubwordTokenizer
 
 WINDOW = 2000  # lines sorted and batched together; what is in memory at a time
-BATCH_TOKENS = 2048  # source tokens searched at a time, padding counted
 MAX_CHARACTERS = 20_000  # of a line; the rest is cut off before it costs anything
 
 # A full stop with what closes around it and the space behind; in Chinese and Japanese no space follows.
@@ -56,10 +52,15 @@ class Translator:
     """A loaded model: one, or several of one vocabulary that vote."""
 
     def __init__(
-        self, models: Sequence[Transformer], tokenizer: SubwordTokenizer, config: RunConfig, name: str
+        self,
+        models: Sequence[Transformer],
+        tokenizer: SubwordTokenizer,
+        config: RunConfig,
+        name: str,
+        engine: Engine | None = None,
     ) -> None:
         self.models, self.tokenizer, self.config, self.name = list(models), tokenizer, config, name
-        self.device = next(self.models[0].parameters()).device
+        self.engine = engine or TorchEngine(self.models)
         # Longer input than it was trained on is possible, but its positions were never seen.
         self.max_tokens = min(config.data.max_length, *(model.config.max_len - 1 for model in self.models))
 
@@ -151,33 +152,17 @@ class Translator:
 
     def _search(self, segments: list[list[int]], config: SearchConfig) -> list["_Checked"]:
         """The repetition guard: what looks wrong is searched once more with a setting against it, and flagged."""
-        checked = [_Checked(hypotheses=one.best(config.n_best)) for one in self._search_surely(segments, config)]
+        checked = [_Checked(hypotheses=one.best(config.n_best)) for one in self.engine.search(segments, config)]
         faults = [self._fault(segment, one.hypotheses[0]) for segment, one in zip(segments, checked, strict=True)]
         for fault, remedy in _REMEDIES.items():
             wrong = [at for at, found in enumerate(faults) if found == fault]
-            again = self._search_surely([segments[at] for at in wrong], remedy(config)) if not config.sample else []
+            again = self.engine.search([segments[at] for at in wrong], remedy(config)) if not config.sample else []
             for at, found in zip_longest(wrong, again):
                 candidates = found.best(max(2, config.n_best)) if found else []
                 mended = [one for one in candidates if not self._fault(segments[at], one)][: config.n_best]
                 warning = f"{fault}: searched again" if mended else f"{fault}: {_MEANING[fault]}"
                 checked[at] = _Checked(hypotheses=mended or checked[at].hypotheses, warnings=[warning])
         return checked
-
-    def _search_surely(self, segments: list[list[int]], config: SearchConfig) -> list[Found]:
-        """Search in batches of like length; what was too close to call in a batch is searched again alone."""
-        lengths = np.array([[len(ids), len(ids)] for ids in segments], dtype=np.int32).reshape(-1, 2)
-        found: dict[int, Found] = {}
-        for batch in cut_by_length(lengths, BATCH_TOKENS):
-            results = self._search_batch([segments[at] for at in batch], config)
-            for at, result in zip(batch.tolist(), results, strict=True):
-                sure = len(batch) == 1 or config.sample or not result.close
-                found[at] = result if sure else self._search_batch([segments[at]], config)[0]
-        return [found[at] for at in range(len(segments))]
-
-    def _search_batch(self, segments: list[list[int]], config: SearchConfig) -> list[Found]:
-        longest = max(map(len, segments)) + 1
-        padded = [[*ids, EOS_ID] + [PAD_ID] * (longest - 1 - len(ids)) for ids in segments]
-        return search(self.models, torch.tensor(padded, device=self.device), config)
 
     def _fault(self, segment: list[int], hypothesis: Hypothesis) -> str:
         text = self._text(hypothesis)
@@ -238,13 +223,26 @@ def has_loop(tokens: Sequence[int], times: int = 4, longest: int = 8) -> bool:
     return False
 
 
-def load(name: str | Path, *more: str | Path) -> Translator:
+def load(name: str | Path, *more: str | Path, engine: str = "auto") -> Translator:
     """A model by its folder or the name of a bundled one; several vote as an ensemble."""
+    check_engine(engine)
     loaded = [load_model(find_model(one)) for one in (name, *more)]
     (_, tokenizer, config), device = loaded[0], pick_device()
     if any(other.to_json() != tokenizer.to_json() for _, other, _ in loaded[1:]):
         raise UserError("models of an ensemble need the same tokenizer")
-    return Translator([model.to(device) for model, _, _ in loaded], tokenizer, config, Path(name).name)
+    models = [model.to(device) for model, _, _ in loaded]
+    made = _make_engine(engine, models, tokenizer, find_model(name))
+    return Translator(models, tokenizer, config, Path(name).name, made)
+
+
+def _make_engine(name: str, models: list[Transformer], tokenizer: SubwordTokenizer, folder: Path) -> Engine:
+    kind, _, quantization = name.partition(":")
+    if kind != "ctranslate2":
+        return TorchEngine(models, shortlist.load(folder))
+    if len(models) > 1:
+        raise UserError("CTranslate2 searches with one model: an ensemble needs --engine torch")
+    export = interop.cached_export(models[0], tokenizer, folder, quantization or "int8")
+    return interop.CTranslate2Engine(export, models[0].config)
 
 
 def find_model(name: str | Path) -> Path:

@@ -17,12 +17,13 @@ PACKAGE = ROOT / "multihead"
 # A module imports only from lines above its own.
 LAYERS = [
     {"config", "devices", "files", "lexicon"},
-    {"grammar", "journal", "metrics", "model", "text", "tokenizer"},
-    {"attention", "corpus", "search"},
-    {"batches", "figures"},
-    {"checkpoint"},
-    {"card", "trainer", "translate"},
-    {"evaluate", "run"},
+    {"grammar", "journal", "loss", "metrics", "model", "text", "tokenizer"},
+    {"attention", "corpus"},
+    {"batches", "figures", "shortlist"},
+    {"checkpoint", "search"},
+    {"card", "engines", "interop", "trainer"},
+    {"bench_training", "run", "translate"},
+    {"bench_translation", "evaluate"},
     {"cli", "__init__"},
     {"__main__"},
 ]

@@ -9,6 +9,8 @@ from torch import Tensor, nn
 
 from multihead.config import configure, preset
 from multihead.model import (
+    ROOM,
+    Dropout,
     MultiHeadAttention,
     Transformer,
     attention,
@@ -158,6 +160,7 @@ def test_beams_share_the_memory_of_their_sentence() -> None:
     """Two beams a sentence, reordered on the way, give what each would give alone."""
     model, source, target = make(), ids(2, 6), ids(4, 5)
     state = model.start(source)
+    state.reorder(torch.tensor([0, 0, 1, 1]))
     model.step(target[:, 0], state)
     rows = torch.tensor([1, 0, 3, 3])
     state.reorder(rows)
@@ -166,6 +169,23 @@ def test_beams_share_the_memory_of_their_sentence() -> None:
     last = model.step(prefix[:, 2], state)
     expected = model(source.repeat_interleave(2, dim=0), prefix)[:, -1]
     torch.testing.assert_close(last, expected, atol=1e-5, rtol=1e-5)
+
+
+def test_sentences_may_have_different_numbers_of_rows() -> None:
+    """Three hypotheses of one sentence, none of the next, one of the last, for more steps than room is made for."""
+    model, source, target = make(), ids(3, 6), ids(4, 2 * ROOM + 3)
+    owners = torch.tensor([0, 0, 0, 2])
+    state = model.start(source)
+    state.reorder(owners)
+    logits = [model.step(target[:, at], state) for at in range(target.size(1))]
+    torch.testing.assert_close(torch.stack(logits, dim=1), model(source[owners], target), atol=1e-5, rtol=1e-5)
+
+
+def test_only_the_words_that_are_given_can_be_said() -> None:
+    model, source, target, words = make(output_bias=True, tie="none"), ids(2, 6), ids(2, 1), torch.tensor([3, 9, 20])
+    state = model.start(source, words)
+    expected = model(source, target)[:, 0, words]
+    torch.testing.assert_close(model.step(target[:, 0], state), expected, atol=1e-5, rtol=1e-5)
 
 
 def test_sentences_can_leave_the_batch() -> None:
@@ -230,10 +250,29 @@ def test_positions_past_the_last_are_refused_in_words() -> None:
 
 def test_dropout_sits_on_sublayers_and_embeddings_only() -> None:
     model = Transformer(tiny_shape(dropout=0.25))
-    places = [name for name, module in model.named_modules() if isinstance(module, nn.Dropout)]
+    places = [name for name, module in model.named_modules() if isinstance(module, Dropout)]
     sublayers = 2 * 2 + 2 * 3
     assert len(places) == 1 + sublayers
     assert all(name == "dropout" or ".residual_" in name for name in places)
+
+
+@pytest.mark.parametrize("p", [0.1, 0.25, 0.5])
+def test_dropout_drops_its_share_and_keeps_the_mean(p: float) -> None:
+    torch.manual_seed(0)
+    x = Dropout(p)(torch.ones(1000, 333))
+    assert x.unique().tolist() == pytest.approx([0.0, 1 / (1 - p)], rel=1e-4)
+    assert (x == 0).float().mean().item() == pytest.approx(p, abs=0.003)
+    assert x.mean().item() == pytest.approx(1, abs=0.003)
+    assert not torch.equal(x, Dropout(p)(torch.ones(1000, 333)))
+
+
+def test_dropout_drops_neighbours_independently() -> None:
+    """Four places share a random number: none of its bits may say anything about another's."""
+    torch.manual_seed(0)
+    dropped = (Dropout(0.5)(torch.ones(4, 100_000)) == 0).float().flatten()
+    for distance in (1, 2, 3, 4, 8):
+        both = (dropped[distance:] * dropped[:-distance]).mean().item()
+        assert both == pytest.approx(0.25, abs=0.005)
 
 
 def test_dropout_is_silent_when_evaluating() -> None:

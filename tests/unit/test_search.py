@@ -124,13 +124,23 @@ def test_a_batch_equals_its_sentences_alone(beam: int) -> None:
             assert result.best(1)[0].tokens == single.best(1)[0].tokens
 
 
-def test_stopping_early_misses_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The same search, made to go on to the limit, finds no better hypothesis."""
-    model, source, config = make(2), sources(*LENGTHS), SearchConfig(beam=4, max_extra=6)
-    early = search([model], source, config)
-    monkeypatch.setattr(_Beams, "_worst_wanted", lambda *_: -math.inf)  # nothing that has ended is good enough to stop
-    for one, other in zip(early, search([model], source, config), strict=True):
-        assert one.best(1) == other.best(1)
+@pytest.mark.parametrize("n_best", [1, 3])
+def test_what_leaves_the_beam_could_not_have_won(monkeypatch: pytest.MonkeyPatch, n_best: int) -> None:
+    """500 sentences: hypotheses that leave as soon as they cannot win, against all of them going on to the limit."""
+    model, source = make(2), sources(*[2 + at % 7 for at in range(500)])
+    config = SearchConfig(beam=4, max_extra=6, n_best=n_best)
+    pruned = search([model], source, config)
+    monkeypatch.setattr(_Beams, "_hopeful", lambda _, values: values.isfinite())  # nobody is without hope
+    for one, other in zip(pruned, search([model], source, config), strict=True):
+        assert one.best(n_best) == other.best(n_best)
+
+
+def test_pruning_searches_less_and_loses_little() -> None:
+    """The best score that is found without pruning is nearly always found with it, and never a better one."""
+    model, source = make(2), sources(*[2 + at % 7 for at in range(500)])
+    exact = [one.best(1)[0].score for one in search([model], source, SearchConfig(max_extra=6))]
+    pruned = [one.best(1)[0].score for one in search([model], source, SearchConfig(max_extra=6, prune=3.0))]
+    assert sum(exact) / 500 - 0.02 < sum(pruned) / 500 <= sum(exact) / 500
 
 
 def test_an_output_begins_with_its_prefix() -> None:

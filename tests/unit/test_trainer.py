@@ -1,4 +1,4 @@
-"""§5 against its formulas: the rate, the smoothed loss, one step."""
+"""§5 against its formulas: the rate, one step."""
 
 import math
 from pathlib import Path
@@ -9,10 +9,12 @@ import torch
 from torch import Tensor
 
 from multihead import corpus
+from multihead.batches import Batch
 from multihead.config import Overrides, TrainConfig, configure
 from multihead.devices import pick_precision
-from multihead.tokenizer import SubwordTokenizer
-from multihead.trainer import Trainer, learning_rate, smoothed_loss
+from multihead.loss import smoothed_loss
+from multihead.tokenizer import PAD_ID, SubwordTokenizer
+from multihead.trainer import Meter, Trainer, learning_rate
 from tests.conftest import QUICK
 
 
@@ -44,42 +46,15 @@ def test_the_rate_peaks_at_the_end_of_warm_up() -> None:
     assert learning_rate(50, 512, TrainConfig(warmup=50, lr_scale=2)) == 2 * rates[49]
 
 
-# The loss
-
-
-def test_the_smoothed_loss_is_its_definition() -> None:
-    """Cross-entropy against (1 - ε) · one-hot + ε / V, and nothing for padding."""
-    torch.manual_seed(0)
-    logits, target = torch.randn(2, 3, 7), torch.tensor([[4, 2, 0], [6, 0, 0]])
-    expected = 0.0
-    for b, t in ((0, 0), (0, 1), (1, 0)):
-        log_probs = logits[b, t].log_softmax(dim=-1)
-        for v in range(7):
-            expected -= (0.9 * (v == int(target[b, t])) + 0.1 / 7) * log_probs[v].item()
-    loss, plain = smoothed_loss(logits, target, 0.1)
-    assert loss.item() == pytest.approx(expected, rel=1e-5)
-    assert plain.item() == pytest.approx(smoothed_loss(logits, target, 0.0)[0].item(), rel=1e-6)
-
-
-@pytest.mark.parametrize("smoothing", [0.0, 0.1, 0.2])
-def test_the_smoothed_loss_equals_that_of_torch_with_its_gradient(smoothing: float) -> None:
-    torch.manual_seed(0)
-    ours, theirs = (torch.randn(4, 5, 11).requires_grad_() for _ in range(2))
-    theirs.data.copy_(ours.data)
-    target = torch.randint(0, 11, (4, 5))
-    smoothed_loss(ours, target, smoothing)[0].backward()
-    torch.nn.functional.cross_entropy(
-        theirs.flatten(0, 1), target.flatten(), ignore_index=0, reduction="sum", label_smoothing=smoothing
-    ).backward()
-    assert ours.grad is not None
-    torch.testing.assert_close(ours.grad, theirs.grad)
-
-
 # A step
 
 
 def weights(run: Trainer) -> Tensor:
     return torch.cat([parameter.detach().flatten() for parameter in run.model.parameters()])
+
+
+def gradient(run: Trainer) -> Tensor:
+    return torch.cat([parameter.grad.flatten() for parameter in run.model.parameters() if parameter.grad is not None])
 
 
 def test_a_step_is_adam_at_the_rate_of_equation_3(prepared: Path) -> None:
@@ -101,6 +76,46 @@ def test_dropout_is_a_function_of_seed_and_step(prepared: Path) -> None:
     assert not torch.equal(weights(one), weights(trainer(prepared, train__seed=2)))
 
 
+def plain_loss(run: Trainer, batch: Batch) -> Tensor:
+    """The loss as §5.4 defines it, from all logits at once."""
+    real = batch.target_out != PAD_ID
+    return smoothed_loss(run.model(batch.source, batch.target_in)[real], batch.target_out[real], 0.1)[0]
+
+
+def test_a_padded_batch_has_the_gradient_of_its_sentences_alone(prepared: Path) -> None:
+    run = trainer(prepared, model__dropout=0.0)
+    batch = next(
+        batch for batch, _ in run._stream if (batch.source == PAD_ID).any() and (batch.target_out == PAD_ID).any()
+    )
+    run._backward(batch, batch.n_tokens)
+    together = gradient(run)
+    run.optimizer.zero_grad()
+    for source, target_in, target_out in zip(batch.source, batch.target_in, batch.target_out, strict=True):
+        n_source, n_target = int((source != PAD_ID).sum()), int((target_out != PAD_ID).sum())
+        alone = Batch(
+            source=source[None, :n_source],
+            target_in=target_in[None, :n_target],
+            target_out=target_out[None, :n_target],
+            n_tokens=n_target,
+        )
+        run._backward(alone, batch.n_tokens)
+    torch.testing.assert_close(gradient(run), together, atol=1e-6, rtol=1e-4)
+
+
+def test_training_follows_the_plain_definition_over_200_steps(prepared: Path) -> None:
+    """What makes a step fast changes nothing: the same losses, step by step, as from all logits at once."""
+    fast, plain = (trainer(prepared, train__warmup=1000) for _ in range(2))
+    plain._loss = lambda hidden, batch, smoothing: (plain_loss(plain, batch), torch.zeros(()))  # type: ignore[method-assign]  # the definition in the place of what is tested
+    losses: dict[str, list[float]] = {}
+    for name, run in (("fast", fast), ("plain", plain)):
+        for _ in range(200):
+            run.meter = Meter()
+            run.step()
+            losses.setdefault(name, []).append(run.meter.loss / run.meter.n_tokens)
+    assert losses["fast"] == pytest.approx(losses["plain"], abs=1e-4)
+    assert losses["fast"][-1] < losses["fast"][0] - 0.5
+
+
 def test_accumulated_batches_equal_one_batch_of_all(prepared: Path) -> None:
     """Two batches in one step have the gradient of their union: losses are divided by all tokens of the step."""
     run = trainer(prepared, train__accumulate=2, model__dropout=0.0)
@@ -109,14 +124,12 @@ def test_accumulated_batches_equal_one_batch_of_all(prepared: Path) -> None:
     assert one.n_tokens != other.n_tokens
     expected = torch.zeros_like(weights(run))
     for batch in (one, other):
-        logits = run.model(batch.source, batch.target_in)
-        loss = smoothed_loss(logits, batch.target_out, 0.1)[0] / n_tokens
+        loss = plain_loss(run, batch) / n_tokens
         gradients = torch.autograd.grad(loss, list(run.model.parameters()))
         expected += torch.cat([gradient.flatten() for gradient in gradients])
     for batch in (one, other):
         run._backward(batch, n_tokens)
-    found = torch.cat([parameter.grad.flatten() for parameter in run.model.parameters() if parameter.grad is not None])
-    torch.testing.assert_close(found, expected, atol=1e-7, rtol=1e-5)
+    torch.testing.assert_close(gradient(run), expected, atol=1e-7, rtol=1e-5)
 
 
 def test_the_gradient_can_be_clipped(prepared: Path) -> None:

@@ -12,10 +12,10 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import multihead
-from multihead import translate
+from multihead import engines, translate
 from multihead.config import ConfigError, RunConfig, SearchConfig, UserError, configure
 from multihead.model import Transformer
-from multihead.search import Found, Hypothesis, search
+from multihead.search import Found, Hypothesis
 from multihead.tokenizer import SubwordTokenizer
 from multihead.translate import Input, Translation, Translator, as_line, has_loop, sentences
 from tests.conftest import copy_or_reverse
@@ -102,27 +102,11 @@ def test_a_batch_equals_its_sentences_alone(trained: Path, monkeypatch: pytest.M
     lines = [source for source, _ in copy_or_reverse(64, seed=5)] + odd
     expected = {line: translator.translate(line, beam=beam).text for line in lines}
     for size in (1, 7, 64):
-        monkeypatch.setattr(translate, "BATCH_TOKENS", 33 * size)
+        monkeypatch.setattr(engines, "BATCH_TOKENS", 33 * size)
         for _ in range(2):
             rng.shuffle(lines)
             results = translator.translate(lines, beam=beam)
             assert [result.text for result in results] == [expected[line] for line in lines]
-
-
-def test_a_close_call_is_searched_again_alone(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A batch that tips a near tie the other way gives what the sentence gives alone."""
-    real = search
-
-    def tipped(models: list[Transformer], source: torch.Tensor, config: SearchConfig) -> list[Found]:
-        found = real(models, source, config)
-        if len(source) > 1:
-            wrong = Hypothesis(tokens=[300], log_prob=-1.0, score=-1.0)
-            return [Found(ended=[wrong], close=True) for _ in found]
-        return found
-
-    alone = [RANDOM.translate(text, **FAST).text for text in TEXTS[:2]]
-    monkeypatch.setattr(translate, "search", tipped)
-    assert [result.text for result in RANDOM.translate(TEXTS[:2], **FAST)] == alone
 
 
 def test_lines_stream_through_a_window() -> None:
@@ -210,13 +194,13 @@ def scripted(monkeypatch: pytest.MonkeyPatch, first: str, again: str) -> list[Se
     """A search that says `first`, and `again` when it is asked again."""
     asked: list[SearchConfig] = []
 
-    def say(_: object, source: torch.Tensor, config: SearchConfig) -> list[Found]:
+    def say(_: object, source: torch.Tensor, config: SearchConfig, **more: object) -> list[Found]:
         asked.append(config)
         text = first if len(asked) == 1 else again
         one = Hypothesis(tokens=TOKENIZER.encode(text) if text else [], log_prob=-1.0, score=-1.0)
         return [Found(ended=[one]) for _ in source]
 
-    monkeypatch.setattr(translate, "search", say)
+    monkeypatch.setattr(engines, "search", say)
     return asked
 
 

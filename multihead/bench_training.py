@@ -1,0 +1,269 @@
+"""`multihead bench train`: our tokens a second, beside a plain torch.nn.Transformer loop and the machine's limit.
+
+Both train on the same batches. Each is measured in a process of its own.
+"""
+
+import math
+import tempfile
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from itertools import islice
+from pathlib import Path
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from multihead.batches import Batch, Cursor, stream
+from multihead.config import ModelConfig, RunConfig, configure, preset
+from multihead.corpus import Shards, ShardWriter, read_summary
+from multihead.devices import apart, keep_memory, matmul_flops, peak_memory_mb, pick_device
+from multihead.model import sinusoids
+from multihead.tokenizer import PAD_ID, SubwordTokenizer
+from multihead.trainer import Trainer
+
+WARM_UP = 4  # steps that are not timed
+TYPICAL = 14  # tokens of a sentence where there is no text: what Multi30k has
+N_SYNTHETIC = 400_000  # tokens of a side where there is no text
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Speed:
+    """What one program reached."""
+
+    tokens_per_second: float  # real target tokens, the end symbol counted
+    gflops: float  # of the model's matrix products
+    matmul_gflops: float  # what this machine can do, measured in the same process
+    peak_memory_mb: float
+
+    @property
+    def share_of_peak(self) -> float:
+        return self.gflops / self.matmul_gflops
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Work:
+    """What is trained, and on what."""
+
+    config: RunConfig
+    data: Path  # a prepared corpus, or one that `synthetic` wrote
+    steps: int
+
+    def batches(self, most: int, first: Cursor) -> list[Batch]:
+        """Some batches from a place on, the same for all; read before the clock runs."""
+        config = self.config
+        coming = stream(Shards(self.data, "train"), config.data.batch_tokens, config.train.seed, first)
+        return [batch for batch, _ in islice(coming, most)]
+
+
+# Ours
+
+
+def measure_ours(work: Work) -> Speed:
+    trainer = Trainer(work.config, work.data, _any_tokenizer())
+    for _ in range(WARM_UP):
+        trainer.step()
+    return _timed(work, work.batches(work.steps, trainer.state.cursor), lambda _: trainer.step())
+
+
+# The alternative
+
+
+class PlainTransformer(nn.Module):
+    """torch.nn.Transformer with what it leaves to its user: embeddings, positions, the map to logits."""
+
+    def __init__(self, config: ModelConfig) -> None:
+        super().__init__()
+        self.embedding = nn.Embedding(config.vocab_size, config.d_model, padding_idx=PAD_ID)
+        nn.init.normal_(self.embedding.weight, std=config.d_model**-0.5)
+        self.transformer = nn.Transformer(
+            config.d_model,
+            config.n_heads,
+            config.encoder_layers,
+            config.decoder_layers,
+            config.d_ff,
+            config.dropout,
+            batch_first=True,
+            norm_first=config.norm == "pre",
+        )
+        self.positions = nn.Buffer(sinusoids(config.max_len, config.d_model), persistent=False)
+        self.dropout = nn.Dropout(config.dropout)
+        self.scale = math.sqrt(config.d_model)
+
+    def forward(self, source: Tensor, target_in: Tensor, target_out: Tensor) -> Tensor:
+        padding = source == PAD_ID
+        later = torch.ones(target_in.size(1), target_in.size(1), dtype=torch.bool, device=source.device).triu(1)
+        hidden = self.transformer(
+            self._embed(source),
+            self._embed(target_in),
+            tgt_mask=later,
+            src_key_padding_mask=padding,
+            memory_key_padding_mask=padding,
+            tgt_is_causal=True,
+        )
+        real = target_out != PAD_ID
+        logits = F.linear(hidden[real], self.embedding.weight)
+        return F.cross_entropy(logits, target_out[real], label_smoothing=0.1)
+
+    def _embed(self, ids: Tensor) -> Tensor:
+        x: Tensor = self.dropout(self.embedding(ids) * self.scale + self.positions[: ids.size(1)])
+        return x
+
+
+def measure_plain(work: Work, our_allocator: bool = False) -> Speed:
+    """The loop that a careful user of PyTorch writes: batches of like length, fused Adam, only real logits."""
+    if our_allocator:
+        keep_memory()
+    device = pick_device()
+    torch.manual_seed(1)
+    model = PlainTransformer(work.config.model).to(device).train()
+    optimizer = torch.optim.Adam(model.parameters(), lr=1e-4, betas=(0.9, 0.98), eps=1e-9, fused=True)
+
+    def step(batch: Batch) -> None:
+        loss = model(batch.source, batch.target_in, batch.target_out)
+        optimizer.zero_grad(set_to_none=True)
+        loss.backward()
+        optimizer.step()
+
+    for batch in work.batches(WARM_UP, Cursor()):
+        step(batch.to(device))
+    return _timed(work, work.batches(work.steps, Cursor(batch=WARM_UP)), lambda batch: step(batch.to(device)))
+
+
+def _timed(work: Work, batches: list[Batch], step: Callable[[Batch], None]) -> Speed:
+    began = time.perf_counter()
+    for batch in batches:
+        step(batch)
+    if torch.cuda.is_available():
+        torch.cuda.synchronize()
+    seconds = time.perf_counter() - began
+    memory = peak_memory_mb()
+    return Speed(
+        tokens_per_second=sum(batch.n_tokens for batch in batches) / seconds,
+        gflops=sum(training_flops(work.config.model, batch) for batch in batches) / seconds / 1e9,
+        matmul_gflops=matmul_flops(pick_device(), seconds=2.0) / 1e9,
+        peak_memory_mb=memory,
+    )
+
+
+def training_flops(model: ModelConfig, batch: Batch) -> float:
+    """Operations of one forward and backward pass over the real tokens: 6 a weight and token, and attention itself."""
+    heads = model.n_heads * (2 * model.d_k + 2 * model.d_v) * model.d_model
+    cross_kv = model.n_heads * (model.d_k + model.d_v) * model.d_model
+    feed_forward = 2 * model.d_model * model.d_ff
+    source = (batch.source != PAD_ID).sum(dim=1).double()
+    target = (batch.target_out != PAD_ID).sum(dim=1).double()
+    per_source = model.encoder_layers * (heads + feed_forward) + model.decoder_layers * cross_kv
+    per_target = model.decoder_layers * (2 * heads - cross_kv + feed_forward) + model.d_model * model.vocab_size
+    pairs = model.encoder_layers * source**2 + model.decoder_layers * (target**2 + target * source)
+    attention = 6 * model.n_heads * (model.d_k + model.d_v) * float(pairs.sum())
+    return 6 * (per_source * float(source.sum()) + per_target * float(target.sum())) + attention
+
+
+# The report
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TrainingReport:
+    """Three programs on the same batches."""
+
+    preset: str
+    work: Work
+    ours: Speed
+    plain: Speed
+    plain_our_allocator: Speed
+
+    def figures(self) -> dict[str, object]:
+        ours, plain, helped = self.ours, self.plain, self.plain_our_allocator
+        return {
+            "preset": self.preset,
+            "vocab_size": self.work.config.model.vocab_size,
+            "batch_tokens": self.work.config.data.batch_tokens,
+            "steps": self.work.steps,
+            "threads": torch.get_num_threads(),
+            "tokens_per_second": round(ours.tokens_per_second, 1),
+            "plain_torch_tokens_per_second": round(plain.tokens_per_second, 1),
+            "ratio": round(ours.tokens_per_second / plain.tokens_per_second, 3),
+            "plain_torch_our_allocator_tokens_per_second": round(helped.tokens_per_second, 1),
+            "ratio_our_allocator": round(ours.tokens_per_second / helped.tokens_per_second, 3),
+            "matmul_gflops": round(ours.matmul_gflops, 1),
+            "share_of_peak": round(ours.share_of_peak, 3),
+            "plain_torch_share_of_peak": round(plain.share_of_peak, 3),
+            "peak_memory_mb": round(ours.peak_memory_mb),
+            "plain_torch_peak_memory_mb": round(plain.peak_memory_mb),
+        }
+
+    def as_text(self) -> str:
+        rows = [("ours", self.ours), ("plain torch loop", self.plain), ("with our allocator", self.plain_our_allocator)]
+        lines = [f"{'':20} {'tokens/s':>9} {'of peak':>8} {'memory':>9}"]
+        for name, speed in rows:
+            lines.append(
+                f"{name:20} {speed.tokens_per_second:9,.0f} {speed.share_of_peak:8.2f} {speed.peak_memory_mb:6,.0f} MB"
+            )
+        figures = self.figures()
+        lines.append(f"{figures['ratio']} times the plain loop, {figures['ratio_our_allocator']} with our allocator")
+        return "\n".join(lines)
+
+
+def bench_training(
+    preset_name: str, data: Path | None, steps: int, batch_tokens: int, vocab_size: int | None
+) -> TrainingReport:
+    """Measure a preset on a prepared corpus, or on random sentences as long as those of Multi30k."""
+    with tempfile.TemporaryDirectory() as folder:
+        known = read_summary(data).vocab_size if data else 8000
+        settings = {"model.vocab_size": vocab_size or known, "data.batch_tokens": batch_tokens}
+        config = configure(preset(preset_name), settings)
+        work = Work(config=config, data=data or synthetic(Path(folder), config.model.vocab_size), steps=steps)
+        return TrainingReport(
+            preset=preset_name,
+            work=work,
+            ours=apart(measure_ours, work),
+            plain=apart(measure_plain, work),
+            plain_our_allocator=apart(measure_plain, work, our_allocator=True),
+        )
+
+
+def bench_growth(preset_name: str, steps: int) -> list[dict[str, object]]:
+    """How speed and memory grow with the batch, the vocabulary and the length of sentences."""
+    cases: list[dict[str, int]] = [{"batch_tokens": tokens} for tokens in (1024, 4096, 16384)]
+    cases += [{"vocab_size": size} for size in (2000, 37_000)]
+    cases += [{"length": length} for length in (60, 240)]
+    return [_grown(preset_name, steps, case) for case in cases]
+
+
+def _grown(preset_name: str, steps: int, case: dict[str, int]) -> dict[str, object]:
+    whole = {"batch_tokens": 4096, "vocab_size": 8000, "length": TYPICAL, **case}
+    with tempfile.TemporaryDirectory() as folder:
+        settings = {"model.vocab_size": whole["vocab_size"], "data.batch_tokens": whole["batch_tokens"]}
+        config = configure(preset(preset_name), settings)
+        work = Work(config=config, data=synthetic(Path(folder), whole["vocab_size"], whole["length"]), steps=steps)
+        ours, plain = apart(measure_ours, work), apart(measure_plain, work)
+    return {
+        **whole,
+        "tokens_per_second": round(ours.tokens_per_second, 1),
+        "plain_torch_tokens_per_second": round(plain.tokens_per_second, 1),
+        "ratio": round(ours.tokens_per_second / plain.tokens_per_second, 3),
+        "share_of_peak": round(ours.share_of_peak, 3),
+        "peak_memory_mb": round(ours.peak_memory_mb),
+        "plain_torch_peak_memory_mb": round(plain.peak_memory_mb),
+    }
+
+
+def synthetic(folder: Path, vocab_size: int, length: int = TYPICAL) -> Path:
+    """Random sentences, of both sides about as long; frequent words are frequent, as in text."""
+    rng = np.random.default_rng(1)
+    for split, n_tokens in (("train", max(N_SYNTHETIC, 2000 * length)), ("valid", 10 * length)):
+        writer = ShardWriter(folder, split, vocab_size)
+        for n_source in np.clip(rng.normal(length, length / 3, n_tokens // length), 2, 250).astype(int):
+            n_target = int(np.clip(rng.normal(n_source, 2), 1, 250))
+            words = [np.minimum(rng.zipf(1.3, n) + 3, vocab_size - 1).tolist() for n in (n_source, n_target)]
+            writer.add(*words)
+        writer.flush()
+    return folder
+
+
+def _any_tokenizer() -> SubwordTokenizer:
+    """A trainer has one, and needs it for validation and BPE-dropout only."""
+    return SubwordTokenizer.learn(["a b c"], 300)

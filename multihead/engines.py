@@ -1,0 +1,85 @@
+"""What searches for translations: ids in, hypotheses out, the same for a sentence whatever its neighbours.
+
+In another batch the same sentence is summed in another order and differs in the last digits, which matters where two
+hypotheses are nearly equal. `search` marks such a sentence, and double precision decides it: there, what batches differ
+in is a billion times smaller.
+"""
+
+import copy
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import Protocol
+
+import numpy as np
+import torch
+
+from multihead.batches import cut_by_length
+from multihead.config import SearchConfig
+from multihead.model import Transformer
+from multihead.search import Found, search
+from multihead.shortlist import Shortlist
+from multihead.tokenizer import EOS_ID, PAD_ID
+
+BATCH_TOKENS = 2048  # source tokens searched at a time, padding counted
+
+Segment = list[int]  # the ids of a sentence, without the end symbol
+
+
+class Engine(Protocol):
+    def search(self, segments: Sequence[Segment], config: SearchConfig) -> list[Found]:
+        """What is found for each segment."""
+
+
+class TorchEngine:
+    """One model, or several of one vocabulary that vote, in batches of like length."""
+
+    def __init__(self, models: Sequence[Transformer], shortlist: Shortlist | None = None) -> None:
+        self.models = list(models)
+        self.device = next(self.models[0].parameters()).device
+        self.shortlist = shortlist and shortlist.to(self.device)
+        self._precise: list[Transformer] = []
+
+    def search(self, segments: Sequence[Segment], config: SearchConfig) -> list[Found]:
+        found = self._search_with(self.models, segments, config)
+        close = [at for at, one in enumerate(found) if one.close and not config.sample]
+        if close:
+            self._precise = self._precise or [copy.deepcopy(model).double() for model in self.models]
+            decided = self._search_with(self._precise, [segments[at] for at in close], config)
+            for at, one in zip(close, decided, strict=True):
+                found[at] = one
+        return found
+
+    def _search_with(
+        self, models: Sequence[Transformer], segments: Sequence[Segment], config: SearchConfig
+    ) -> list[Found]:
+        """Batches of like length, the longest first, shared out to as many threads as there are cores."""
+        lengths = np.array([[len(ids), len(ids)] for ids in segments], dtype=np.int32).reshape(-1, 2)
+        batches = [batch.tolist() for batch in cut_by_length(lengths, BATCH_TOKENS)][::-1]
+
+        def search_batch(batch: list[int]) -> list[Found]:
+            source_ids = torch.tensor(pad([segments[at] for at in batch]), device=self.device)
+            return search(models, source_ids, config, shortlist=self.shortlist)
+
+        results = _side_by_side(search_batch, batches, self.device)
+        found = {at: one for batch, of in zip(batches, results, strict=True) for at, one in zip(batch, of, strict=True)}
+        return [found[at] for at in range(len(segments))]
+
+
+def _side_by_side(
+    search_batch: Callable[[list[int]], list[Found]], batches: list[list[int]], device: torch.device
+) -> list[list[Found]]:
+    """Each core works on a batch of its own, which takes less waiting than all of them on one."""
+    n_threads = torch.get_num_threads()
+    if len(batches) == 1 or n_threads == 1 or device.type != "cpu":
+        return [search_batch(batch) for batch in batches]
+    torch.set_num_threads(1)
+    try:
+        with ThreadPoolExecutor(n_threads) as pool:
+            return list(pool.map(search_batch, batches))
+    finally:
+        torch.set_num_threads(n_threads)
+
+
+def pad(segments: Sequence[Segment]) -> list[list[int]]:
+    longest = max(map(len, segments)) + 1
+    return [[*ids, EOS_ID] + [PAD_ID] * (longest - 1 - len(ids)) for ids in segments]

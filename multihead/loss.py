@@ -1,0 +1,86 @@
+"""The loss of §5.4: its definition, and the same in pieces that never hold all logits.
+
+Shapes: N target tokens, padding left out, D d_model, V vocabulary.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+ROWS = 512  # target tokens whose logits are held at a time; with fewer, the matrix products are slower
+
+
+def smoothed_loss(logits: Tensor, target: Tensor, smoothing: float) -> tuple[Tensor, Tensor]:
+    """§5.4: cross-entropy against (1 - ε) · one-hot + ε · uniform, and the plain one; both summed over tokens.
+
+    ε is spread over the whole vocabulary, as in the work that §5.4 cites (Szegedy et al., 2015).
+    """
+    log_probs = F.log_softmax(logits.float(), dim=-1)  # N V
+    plain = F.nll_loss(log_probs, target, reduction="sum")
+    uniform = -log_probs.mean(dim=-1).sum()
+    return (1 - smoothing) * plain + smoothing * uniform, plain.detach()
+
+
+def linear_smoothed_loss(
+    hidden: Tensor, output: nn.Linear, target: Tensor, smoothing: float, rows: int = ROWS
+) -> tuple[Tensor, Tensor]:
+    """`smoothed_loss(output(hidden), target, smoothing)` for hidden N D, in pieces of so many rows.
+
+    The logits are by far the largest tensor of a step, and their gradient is another of that size. Here both are made
+    in one place and used up at once; what is kept is the gradient of `hidden` and of the weights.
+    """
+    in_pieces: Callable[..., tuple[Tensor, Tensor]] = _InPieces.apply
+    return in_pieces(hidden, output.weight, output.bias, target, smoothing, rows)
+
+
+class _InPieces(torch.autograd.Function):
+    """The gradient of the loss by the logits is p - q: their softmax less the smoothed target.
+
+    q is ε/V everywhere, and 1 - ε more at the target. Its first part is the same for every row and entry, so it is left
+    to the end: there it takes the mean row of the weights from each row of `hidden`'s gradient, and the sum of `hidden`
+    from each row of the weights'.
+    """
+
+    @staticmethod
+    def forward(  # noqa: PLR0913  # what may have a gradient has to be an argument of its own
+        ctx: Any, hidden: Tensor, weight: Tensor, bias: Tensor | None, target: Tensor, smoothing: float, rows: int
+    ) -> tuple[Tensor, Tensor]:
+        x, w = (tensor.to(_precision(hidden)) for tensor in (hidden, weight))
+        even = smoothing / len(weight)  # ε/V
+        d_hidden, d_weight = torch.empty_like(x), torch.zeros_like(w)
+        d_bias = None if bias is None else torch.full_like(bias, -even * len(x))
+        plain, total = hidden.new_zeros(2, dtype=torch.float32)
+        for at in range(0, len(x), rows):
+            piece, wanted = slice(at, at + rows), target[at : at + rows, None]
+            logits = F.linear(x[piece], w, bias).float()  # R V
+            said = logits.gather(1, wanted)
+            largest, mean = logits.amax(dim=1, keepdim=True), logits.mean(dim=1, keepdim=True)
+            p = torch.softmax(logits, dim=1, out=logits)
+            log_sum = largest - p.amax(dim=1, keepdim=True).log()  # no underflow: the largest p is at least 1/V
+            plain += (log_sum - said).sum()
+            total += (log_sum - (1 - smoothing) * said - smoothing * mean).sum()
+            if any(ctx.needs_input_grad):
+                p.scatter_add_(1, wanted, torch.full_like(said, smoothing - 1))
+                torch.mm(p.to(w.dtype), w, out=d_hidden[piece])
+                d_weight.addmm_(p.to(w.dtype).T, x[piece])
+                if d_bias is not None:
+                    d_bias += p.sum(dim=0)
+        d_hidden -= even * w.sum(dim=0)
+        d_weight -= even * x.sum(dim=0)
+        ctx.save_for_backward(d_hidden, d_weight, d_bias)
+        ctx.mark_non_differentiable(plain)
+        return total, plain
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor) -> Any:
+        of_hidden, of_weight, of_bias = (None if one is None else one * gradients[0] for one in ctx.saved_tensors)
+        return of_hidden, of_weight, of_bias, None, None, None
+
+
+def _precision(x: Tensor) -> torch.dtype:
+    """What a matrix product takes: autocast's choice, if it is on."""
+    device = x.device.type
+    return torch.get_autocast_dtype(device) if torch.is_autocast_enabled(device) else x.dtype

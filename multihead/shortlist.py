@@ -1,0 +1,120 @@
+"""The words that can occur in a translation, by the words of its source.
+
+The map to logits is the largest matrix product of a decoding step, and nearly all of what it computes is about words
+that cannot come. A shortlist is learned from the training text: for each source word the target words that it is
+likeliest to be translated by (IBM Model 1; Brown et al., 1993).
+
+Shapes: B sentences, S source length, V vocabulary, C candidates of a word, U words that can be said in a batch.
+"""
+
+import math
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from safetensors.torch import load_file, save_file
+from torch import Tensor
+
+from multihead.corpus import Shards
+from multihead.files import replacing
+from multihead.tokenizer import BOS_ID, EOS_ID, PAD_ID, UNK_ID
+
+FILE = "shortlist.safetensors"
+CANDIDATES = 24  # target words kept for a source word
+FREQUENT = 100  # target words that every sentence may use
+ROUNDS = 4  # of expectation and maximisation
+MOST_LINKS = 16_000_000  # word pairs learned from, about 50,000 sentences: more text changes little, and takes memory
+NEVER_SAID = [PAD_ID, UNK_ID, BOS_ID]
+
+
+@dataclass(frozen=True, slots=True)
+class Words:
+    """What can be said in a batch, and by which of its sentences."""
+
+    ids: Tensor  # U, rising
+    barred: Tensor  # B U: 0 where a sentence may say the word, -inf where not
+    end: int  # where the end symbol stands in `ids`
+
+    def of(self, sentences: Tensor) -> "Words":
+        return Words(self.ids, self.barred[sentences], self.end)
+
+
+@dataclass(frozen=True, slots=True)
+class Shortlist:
+    """For each source word its candidates, and what is always possible."""
+
+    candidates: Tensor  # V C; a row of -1 for a word that was never seen: then everything is possible
+    frequent: Tensor  # target words
+
+    def words(self, source_ids: Tensor) -> Words:
+        """What the sentences of a batch (B S) can say: a sentence's words depend on that sentence alone."""
+        n_sentences, vocab_size = len(source_ids), len(self.candidates)
+        candidates = self.candidates[source_ids.where(source_ids != PAD_ID, EOS_ID)].flatten(1)  # B S·C
+        allowed = torch.zeros(n_sentences, vocab_size, dtype=torch.bool, device=source_ids.device)  # B V
+        allowed[:, self.frequent] = True
+        allowed.scatter_(1, source_ids, True)  # names and numbers stay as they are
+        allowed.scatter_(1, candidates.clamp(min=0), True)
+        allowed |= (candidates < 0).any(dim=1, keepdim=True)
+        allowed[:, EOS_ID] = True
+        allowed[:, NEVER_SAID] = False
+        ids = allowed.any(dim=0).nonzero().flatten()  # U
+        barred = torch.zeros(n_sentences, len(ids), device=ids.device).masked_fill_(~allowed[:, ids], -math.inf)
+        return Words(ids, barred, end=int(torch.searchsorted(ids, EOS_ID)))
+
+    def to(self, device: torch.device) -> "Shortlist":
+        return Shortlist(self.candidates.to(device), self.frequent.to(device))
+
+    def save(self, folder: Path) -> None:
+        tensors = {"candidates": self.candidates.int(), "frequent": self.frequent.int()}
+        with replacing(folder / FILE) as aside:
+            save_file(tensors, aside)
+            aside.chmod(0o644)
+
+
+def load(folder: Path) -> Shortlist | None:
+    """The shortlist of a model, if it has one."""
+    path = folder / FILE
+    if not path.exists():
+        return None
+    tensors = load_file(path)
+    return Shortlist(tensors["candidates"].long(), tensors["frequent"].long())
+
+
+def learn(shards: Shards, vocab_size: int) -> Shortlist:
+    """The likeliest translations of each word; of a large corpus, from sentences here and there."""
+    links, targets = _links(shards, vocab_size)
+    pairs, pair_of_link = np.unique(links, return_inverse=True)
+    source, target = np.divmod(pairs, vocab_size)
+    share = np.ones(len(pairs))  # how likely a target word is, given the source word
+    for _ in range(ROUNDS):
+        weight = share[pair_of_link]
+        weight /= np.bincount(targets, weight)[targets]  # each target word comes from some word of its source
+        counts = np.bincount(pair_of_link, weight)
+        share = counts / np.bincount(source, counts)[source]
+    order = np.lexsort((-share, source))
+    rank = np.arange(len(order)) - np.searchsorted(source[order], source[order])
+    best = order[rank < CANDIDATES]
+    candidates = np.full((vocab_size, CANDIDATES), -1)
+    candidates[np.unique(source)] = EOS_ID
+    candidates[source[best], rank[rank < CANDIDATES]] = target[best]
+    candidates[EOS_ID] = EOS_ID
+    frequent = np.argsort(-np.bincount(target, counts, minlength=vocab_size), kind="stable")[:FREQUENT]
+    return Shortlist(torch.from_numpy(candidates), torch.from_numpy(frequent))
+
+
+def _links(shards: Shards, vocab_size: int) -> tuple[NDArray[np.int64], NDArray[np.int32]]:
+    """Every target word with every word of its source, as one number; and which target word of the corpus it is."""
+    links: list[NDArray[np.int64]] = []
+    targets: list[NDArray[np.int32]] = []
+    n_targets = 0
+    lengths = shards.lengths().astype(np.int64)
+    stride = math.ceil(lengths.prod(axis=1).sum() / MOST_LINKS)
+    for pair in range(0, len(shards), stride):
+        source, target = (np.asarray(ids, dtype=np.int64) for ids in shards[pair])
+        source = np.append(np.unique(source), UNK_ID)  # and with nothing at all, for which UNK stands
+        links.append((source * vocab_size + target[:, None]).ravel())
+        targets.append(np.repeat(np.arange(n_targets, n_targets + len(target), dtype=np.int32), len(source)))
+        n_targets += len(target)
+    return np.concatenate(links), np.concatenate(targets)

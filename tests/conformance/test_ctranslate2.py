@@ -1,0 +1,424 @@
+"""The same weights in CTranslate2 give the same numbers, and its search, once put right, the same translations."""
+
+import random
+import sys
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import pytest
+import torch
+from tokenizers import Tokenizer
+
+from multihead import interop
+from multihead.checkpoint import load_model, weights_of
+from multihead.config import ModelConfig, SearchConfig, UserError
+from multihead.interop import CTranslate2Engine, cached_export, export_ctranslate2, why_not_ctranslate2
+from multihead.model import Transformer
+from multihead.search import NOTHING, Found, Hypothesis, length_penalty, search
+from multihead.shortlist import NEVER_SAID
+from multihead.tokenizer import BOS_ID, EOS_ID, PAD_ID, SPECIAL_TOKENS, SubwordTokenizer
+from tests.conftest import copy_or_reverse, tiny_shape
+
+TEXTS = ["Ein Mann fährt mit dem Fahrrad zum Bahnhof.", "A man rides his bike to the station, doesn't he?"] * 5
+TOKENIZER = SubwordTokenizer.learn(TEXTS, 300)
+N_LIVELY = 14  # pieces that a random model says; the others have next to no probability
+
+Segments = list[list[int]]
+
+
+def random_model(**changes: object) -> Transformer:
+    """An untrained model that is sure of what it says, so that no near tie is decided by the last digit."""
+    torch.manual_seed(2)
+    model = Transformer(tiny_shape(vocab_size=TOKENIZER.vocab_size, **changes)).eval()
+    is_pre, top = model.config.norm == "pre", len(model.decoder) - 1
+    last = model.get_submodule("decoder_norm" if is_pre else f"decoder.{top}.residual_3.norm")
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.add_(0.2 * torch.randn_like(parameter))  # biases and norms too, which begin at 0 and 1
+        for weight in (model.target_embedding.weight, model.output.weight):
+            weight[NEVER_SAID] = weight[N_LIVELY:] = 0.0
+        for parameter in last.parameters():
+            parameter.mul_(4)
+    return model
+
+
+def random_segments(n: int, longest: int, seed: int = 1) -> Segments:
+    rng = random.Random(seed)
+    return [rng.choices(range(len(SPECIAL_TOKENS), N_LIVELY), k=rng.randint(1, longest)) for _ in range(n)]
+
+
+def engine_of(model: Transformer, folder: Path, quantization: str = "float32") -> CTranslate2Engine:
+    export_ctranslate2(model, TOKENIZER, folder, quantization)
+    return CTranslate2Engine(folder, model.config, workers=1)
+
+
+def search_with_torch(model: Transformer, segments: Segments, config: SearchConfig) -> list[Found]:
+    longest = max(map(len, segments)) + 1
+    padded = [[*ids, EOS_ID] + [PAD_ID] * (longest - 1 - len(ids)) for ids in segments]
+    return search([model], torch.tensor(padded), config)
+
+
+@torch.inference_mode()
+def forced(model: Transformer, segment: list[int], hypothesis: Hypothesis) -> float:
+    """The log-probability of a hypothesis, token by token after what comes before."""
+    said = [*hypothesis.tokens, EOS_ID] if hypothesis.ended else hypothesis.tokens
+    logits = model(torch.tensor([[*segment, EOS_ID]]), torch.tensor([[BOS_ID, *said[:-1]]]))
+    return float(logits.log_softmax(dim=-1)[0, range(len(said)), said].sum())
+
+
+def best_tokens(found: Sequence[Found]) -> Segments:
+    return [one.best(1)[0].tokens for one in found]
+
+
+def best_scores(found: Sequence[Found]) -> list[float]:
+    return [one.best(1)[0].score for one in found]
+
+
+# Shapes
+
+SHAPES: list[dict[str, object]] = [
+    {},  # the paper's: post-norm, all tied, sinusoids, no biases; with heads of unequal width
+    {"norm": "pre"},
+    {"tie": "target"},
+    {"tie": "none", "output_bias": True},
+    {"positions": "learned"},
+    {"attention_bias": True},
+    {"activation": "gelu"},
+    {"activation": "swish", "norm": "pre", "attention_bias": True},
+    {"encoder_layers": 6, "decoder_layers": 1},
+    {"d_k": 4, "d_v": 4},  # as wide as d_model, which most models are
+    {"d_k": 4, "d_v": 2},
+    {"d_k": 2, "d_v": 4, "attention_bias": True},
+]
+
+
+@pytest.mark.parametrize("shape", SHAPES, ids=lambda shape: "-".join(map(str, shape.values())) or "paper")
+def test_every_shape_gives_the_same_numbers(shape: dict[str, object], tmp_path: Path) -> None:
+    model, segments = random_model(**shape), random_segments(8, longest=9)
+    engine = engine_of(model, tmp_path / "export")
+    greedy = SearchConfig(beam=1, max_extra=8)
+    expected, found = search_with_torch(model, segments, greedy), engine.search(segments, greedy)
+    assert best_tokens(found) == best_tokens(expected)
+    assert best_scores(found) == pytest.approx(best_scores(expected), abs=1e-4)
+    for segment, one in zip(segments, engine.search(segments, SearchConfig(max_extra=8)), strict=True):
+        for hypothesis in one.ended + one.cut:
+            log_prob = forced(model, segment, hypothesis)
+            penalty = length_penalty(len(hypothesis.tokens) + hypothesis.ended, alpha=0.6)
+            assert hypothesis.log_prob == pytest.approx(log_prob, abs=1e-4)
+            assert hypothesis.score == pytest.approx(log_prob / penalty, abs=1e-4)
+
+
+@pytest.mark.parametrize("shape", SHAPES, ids=lambda shape: "-".join(map(str, shape.values())) or "paper")
+def test_every_weight_has_its_place(shape: dict[str, object]) -> None:
+    model = random_model(**shape)
+    placed = {
+        f"{name}.{kind}" for _, ours in interop._names(model.config) for name in ours for kind in ("weight", "bias")
+    }
+    assert weights_of(model).keys() - placed <= {"positions"}
+
+
+def test_a_quantized_export_leaves_the_model_alone(tmp_path: Path) -> None:
+    """CTranslate2 quantizes in place."""
+    model = random_model(tie="none")
+    before = {name: weight.clone() for name, weight in weights_of(model).items()}
+    export_ctranslate2(model, TOKENIZER, tmp_path / "export", "int8")
+    assert all(torch.equal(weight, before[name]) for name, weight in weights_of(model).items())
+
+
+# The search, on a model that has learned something
+
+
+@dataclass(frozen=True)
+class Learned:
+    """A trained model in both engines, and text that half of it knows nothing about."""
+
+    model: Transformer
+    tokenizer: SubwordTokenizer
+    folder: Path
+    engine: CTranslate2Engine
+    segments: Segments
+
+
+@pytest.fixture(scope="module")
+def learned(trained: Path, tmp_path_factory: pytest.TempPathFactory) -> Learned:
+    model, tokenizer, config = load_model(trained)
+    folder = tmp_path_factory.mktemp("ctranslate2") / "float32"
+    export_ctranslate2(model, tokenizer, folder)
+    rng = random.Random(1)
+    odd = [" ".join(rng.choices("abcxyz123", k=rng.randint(1, 12))) for _ in range(32)]
+    segments = tokenizer.encode_batch([source for source, _ in copy_or_reverse(32, seed=5)] + odd)
+    return Learned(model, tokenizer, folder, CTranslate2Engine(folder, config.model, workers=2), segments)
+
+
+@pytest.mark.parametrize("config", [SearchConfig(beam=1), SearchConfig(), SearchConfig(alpha=0.0)], ids=repr)
+def test_the_search_finds_what_ours_finds(learned: Learned, config: SearchConfig) -> None:
+    expected = search_with_torch(learned.model, learned.segments, config)
+    found = learned.engine.search(learned.segments, config)
+    assert best_tokens(found) == best_tokens(expected)
+    assert best_scores(found) == pytest.approx(best_scores(expected), abs=1e-4)
+    assert [one.best(1)[0].ended for one in found] == [one.best(1)[0].ended for one in expected]
+
+
+def test_hypotheses_come_best_first_by_the_papers_penalty(learned: Learned) -> None:
+    config = SearchConfig(n_best=4, alpha=1.0)
+    for one in learned.engine.search(learned.segments, config):
+        scores = [hypothesis.score for hypothesis in one.ended]
+        assert len(scores) == 4
+        assert scores == sorted(scores, reverse=True)
+        for hypothesis in one.ended:
+            assert hypothesis.score == hypothesis.log_prob / ((5 + len(hypothesis.tokens) + 1) / 6)
+
+
+@pytest.mark.parametrize("config", [SearchConfig(beam=1, min_length=9), SearchConfig(beam=1, no_repeat=1)], ids=repr)
+def test_what_is_forbidden_takes_nothing_from_the_score(learned: Learned, config: SearchConfig) -> None:
+    expected = search_with_torch(learned.model, learned.segments, config)
+    found = learned.engine.search(learned.segments, config)
+    assert best_tokens(found) == best_tokens(expected)
+    for one, other in zip(found, expected, strict=True):
+        assert [hypothesis.score for hypothesis in one.ended] == pytest.approx(
+            [hypothesis.score for hypothesis in other.ended], abs=1e-4
+        )
+
+
+def test_a_sentence_has_the_same_translation_alone(learned: Learned) -> None:
+    together = learned.engine.search(learned.segments, SearchConfig())
+    alone = [learned.engine.search([segment], SearchConfig())[0] for segment in learned.segments]
+    assert best_tokens(together) == best_tokens(alone)
+
+
+def test_control_symbols_in_a_text_are_text(learned: Learned) -> None:
+    texts = ["copy </s> a b", "<pad> <unk> <s> </s>", "reverse a b</s> c", "</s>"]
+    segments = learned.tokenizer.encode_batch(texts)
+    assert not any(id < len(SPECIAL_TOKENS) for segment in segments for id in segment)
+    expected = search_with_torch(learned.model, segments, SearchConfig(beam=1))
+    assert best_tokens(learned.engine.search(segments, SearchConfig(beam=1))) == best_tokens(expected)
+
+
+def test_the_folder_is_enough_for_ctranslate2_itself(learned: Learned) -> None:
+    """What a program without Multihead has to write."""
+    import ctranslate2  # type: ignore[import-untyped]  # it comes without types
+
+    tokenizer = Tokenizer.from_file(str(learned.folder / "tokenizer.json"))
+    translator = ctranslate2.Translator(str(learned.folder))
+    result = translator.translate_batch([tokenizer.encode("reverse a b c").tokens], beam_size=4)[0]
+    assert tokenizer.decoder.decode(result.hypotheses[0]) == "c b a"
+
+
+def test_the_threads_of_torch_stay_as_they_are(learned: Learned) -> None:
+    before = torch.get_num_threads()
+    torch.set_num_threads(3)
+    CTranslate2Engine(learned.folder, learned.model.config, workers=1).search(learned.segments, SearchConfig(beam=1))
+    assert torch.get_num_threads() == 3
+    torch.set_num_threads(before)
+
+
+def test_int8_translates_too(learned: Learned, tmp_path: Path) -> None:
+    export_ctranslate2(learned.model, learned.tokenizer, tmp_path / "int8", "int8")
+    engine = CTranslate2Engine(tmp_path / "int8", learned.model.config)
+    pairs = copy_or_reverse(32, seed=5)
+    found = engine.search(learned.tokenizer.encode_batch([source for source, _ in pairs]), SearchConfig())
+    texts = [learned.tokenizer.decode(tokens) for tokens in best_tokens(found)]
+    assert sum(text == target for text, (_, target) in zip(texts, pairs, strict=True)) >= 28
+    assert (tmp_path / "int8" / "model.bin").stat().st_size < (learned.folder / "model.bin").stat().st_size / 2
+
+
+# Limits
+
+
+@pytest.mark.parametrize("beam", [1, 4])
+def test_no_output_is_longer_than_its_own_sentence_allows(tmp_path: Path, beam: int) -> None:
+    model, segments = random_model(), random_segments(24, longest=20)
+    config = SearchConfig(beam=beam, max_extra=1)
+    found = engine_of(model, tmp_path / "export").search(segments, config)
+    for segment, one in zip(segments, found, strict=True):
+        lengths = [len(hypothesis.tokens) + hypothesis.ended for hypothesis in one.ended + one.cut]
+        assert 0 < max(lengths) <= len(segment) + 2
+        assert all(len(hypothesis.tokens) == min(len(segment) + 2, 24) for hypothesis in one.cut)
+    assert best_tokens(found) == best_tokens(search_with_torch(model, segments, config))
+
+
+@pytest.mark.parametrize("alpha", [0.0, 0.6])
+def test_what_has_ended_is_not_pushed_out_by_what_was_cut(tmp_path: Path, alpha: float) -> None:
+    """At the limit CTranslate2 counts what is live as ended, and gives back what is likeliest of all."""
+    model, segments = random_model(output_bias=True), random_segments(16, longest=9)
+    with torch.no_grad():
+        model.output.bias[EOS_ID] = 0.0
+    config = SearchConfig(max_extra=3, alpha=alpha)
+    expected = [bool(one.ended) for one in search_with_torch(model, segments, config)]
+    assert {*expected} == {True, False}
+    assert [bool(one.ended) for one in engine_of(model, tmp_path / "export").search(segments, config)] == expected
+
+
+def test_positions_are_used_to_the_last(tmp_path: Path) -> None:
+    model = random_model(max_len=12)
+    segments = [[4] * 11, [5], [6] * 5]
+    engine = engine_of(model, tmp_path / "export")
+    config = SearchConfig(beam=1)
+    assert best_tokens(engine.search(segments, config)) == best_tokens(search_with_torch(model, segments, config))
+    with pytest.raises(ValueError, match="13 tokens are more than the 12 positions"):
+        engine.search([[5], [4] * 12], config)
+
+
+def test_sentences_beyond_the_default_length_of_ctranslate2_are_not_cut(tmp_path: Path) -> None:
+    """It cuts a source after 1024 tokens, and an output after 256."""
+    model = random_model(max_len=1400, encoder_layers=1, decoder_layers=1)
+    segments = [[*[4] * 1100, last] for last in (5, 6)]
+    config = SearchConfig(beam=1, min_length=300, max_extra=0)
+    engine = engine_of(model, tmp_path / "export")
+    (found,) = engine.search([[4] * 300], config)
+    assert len(found.best(1)[0].tokens) >= 300
+    scores = best_scores(engine.search(segments, SearchConfig(beam=1)))
+    assert scores[0] != scores[1]  # the last token was read
+
+
+def test_no_sentences_give_no_translations(tmp_path: Path) -> None:
+    assert engine_of(random_model(), tmp_path / "export").search([], SearchConfig()) == []
+
+
+@pytest.mark.parametrize("beam", [1, 4])
+def test_control_symbols_are_never_said(tmp_path: Path, beam: int) -> None:
+    model, segments = random_model(output_bias=True), random_segments(8, longest=9)
+    with torch.no_grad():
+        model.output.bias[NEVER_SAID] = 30.0
+    config = SearchConfig(beam=beam, max_extra=4)
+    found = engine_of(model, tmp_path / "export").search(segments, config)
+    assert not any(id in NEVER_SAID for one in found for said in one.ended + one.cut for id in said.tokens)
+    for segment, one in zip(segments, found, strict=True):
+        for hypothesis in one.ended:
+            assert hypothesis.log_prob == pytest.approx(forced(model, segment, hypothesis), rel=1e-5)
+    if beam == 1:
+        assert best_tokens(found) == best_tokens(search_with_torch(model, segments, config))
+
+
+def test_a_model_without_numbers_says_nothing(tmp_path: Path) -> None:
+    model = random_model()
+    with torch.no_grad():
+        model.output.weight.fill_(torch.nan)
+    found = engine_of(model, tmp_path / "export").search([[4, 5], [6]], SearchConfig(max_extra=2))
+    assert [one.best(1) for one in found] == [[NOTHING], [NOTHING]]
+
+
+# Refusals, in words
+
+
+def test_sampling_is_refused(tmp_path: Path) -> None:
+    engine = engine_of(random_model(), tmp_path / "export")
+    assert engine.why_not(SearchConfig()) == ""
+    assert "samples" in engine.why_not(SearchConfig(sample=True))
+    with pytest.raises(ValueError, match="samples"):
+        engine.search([[4]], SearchConfig(sample=True))
+
+
+def test_a_matrix_over_4_gb_is_refused() -> None:
+    assert why_not_ctranslate2(ModelConfig()) == ""
+    assert "1,100,000 x 1,024 numbers" in why_not_ctranslate2(ModelConfig(vocab_size=1_100_000, d_model=1024))
+
+
+def refuse_to_export(model: Transformer, folder: Path, quantization: str, words: str) -> None:
+    there = sorted(folder.parent.rglob("*"))
+    with pytest.raises(UserError, match=words):
+        export_ctranslate2(model, TOKENIZER, folder, quantization)
+    assert sorted(folder.parent.rglob("*")) == there
+
+
+def test_what_cannot_be_exported_is_refused_before_a_file_is_written(tmp_path: Path) -> None:
+    model, folder = random_model(), tmp_path / "export"
+    refuse_to_export(model, folder, "int4", "no quantization 'int4': take one of int8")
+    other = Transformer(replace(model.config, vocab_size=TOKENIZER.vocab_size - 1))
+    refuse_to_export(other, folder, "float32", "does not fit a tokenizer")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(interop, "_ACTIVATIONS", {"gelu": "GELU"})
+        refuse_to_export(model, folder, "float32", "does not have the activation relu")
+
+
+def test_a_folder_of_something_else_is_not_replaced(tmp_path: Path) -> None:
+    (tmp_path / "letters").mkdir()
+    (tmp_path / "letters" / "a").touch()
+    refuse_to_export(random_model(), tmp_path / "letters", "float32", "is not an export of CTranslate2")
+    refuse_to_export(random_model(), tmp_path / "letters" / "a", "float32", "is not an export of CTranslate2")
+
+
+def test_an_export_is_replaced(tmp_path: Path) -> None:
+    for quantization in ("float32", "int8"):
+        export_ctranslate2(random_model(), TOKENIZER, tmp_path / "export", quantization)
+    assert '"int8"' in (tmp_path / "export" / interop.STAMP).read_text()
+
+
+def test_what_cannot_be_loaded_is_said(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match="CTranslate2 cannot load"):
+        CTranslate2Engine(tmp_path, ModelConfig())
+
+
+def test_a_missing_library_is_named(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setitem(sys.modules, "ctranslate2", None)
+    with pytest.raises(UserError, match=r"pip install 'multihead\[interop\]'"):
+        export_ctranslate2(random_model(), TOKENIZER, tmp_path / "export")
+
+
+# Exports that are kept
+
+
+def made(export: Path) -> int:
+    return (export / "model.bin").stat().st_mtime_ns
+
+
+def test_an_export_is_made_once_and_kept_beside_the_model(tmp_path: Path) -> None:
+    export = cached_export(random_model(), TOKENIZER, tmp_path, "int8")
+    assert export == tmp_path / "ctranslate2" / "int8"
+    before = made(export)
+    assert cached_export(random_model(), TOKENIZER, tmp_path, "int8") == export
+    assert made(export) == before
+
+
+def test_an_export_of_other_weights_is_made_anew(tmp_path: Path) -> None:
+    model = random_model()
+    export = cached_export(model, TOKENIZER, tmp_path, "float32")
+    with torch.no_grad():
+        model.output.weight[20, 3] += 1e-3
+    before = made(export)
+    assert cached_export(model, TOKENIZER, tmp_path, "float32") == export
+    assert made(export) > before
+    (export / interop.STAMP).write_text("{")
+    before = made(export)
+    cached_export(model, TOKENIZER, tmp_path, "float32")
+    assert made(export) > before
+
+
+@pytest.fixture
+def unwritable(tmp_path: Path) -> Iterator[Path]:
+    """A file where the folder of exports would be: nobody can write there, whoever runs the test."""
+    (tmp_path / "model").mkdir()
+    (tmp_path / "model" / "ctranslate2").touch()
+    yield tmp_path / "model"
+
+
+def test_beside_a_model_that_is_read_only_the_users_cache_is_taken(
+    unwritable: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    export = cached_export(random_model(), TOKENIZER, unwritable, "float32")
+    assert export.is_relative_to(tmp_path / "cache" / "multihead")
+    before = made(export)
+    assert cached_export(random_model(), TOKENIZER, unwritable, "float32") == export
+    assert made(export) == before
+    assert CTranslate2Engine(export, random_model().config).search([[4]], SearchConfig(max_extra=0))
+
+
+def test_without_any_cache_an_export_lasts_as_long_as_the_process(
+    unwritable: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(unwritable / "ctranslate2"))
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    export = cached_export(random_model(), TOKENIZER, unwritable, "float32")
+    assert export.is_relative_to(tmp_path)
+    assert (export / "model.bin").exists()
+
+
+def test_many_may_ask_for_an_export_at_once(tmp_path: Path) -> None:
+    model = random_model()
+    with ThreadPoolExecutor(4) as pool:
+        exports = list(pool.map(lambda _: cached_export(model, TOKENIZER, tmp_path, "float32"), range(4)))
+    assert len(set(exports)) == 1
+    assert [path.name for path in exports[0].parent.iterdir() if not path.name.endswith(".lock")] == ["float32"]

@@ -1,0 +1,82 @@
+"""The engine of torch: the same for a sentence whatever its batch, its neighbours and the number of threads."""
+
+import random
+from collections.abc import Sequence
+
+import pytest
+import torch
+from torch import Tensor
+
+from multihead import engines
+from multihead.config import SearchConfig
+from multihead.engines import TorchEngine
+from multihead.model import Transformer
+from multihead.search import Found, Hypothesis, search
+from multihead.shortlist import Shortlist
+from multihead.tokenizer import EOS_ID
+from tests.unit.test_search import make
+
+CONFIG = SearchConfig(max_extra=8)
+
+
+def segments(n: int = 60) -> list[list[int]]:
+    rng = random.Random(3)
+    return [[rng.randrange(4, 31) for _ in range(rng.randint(1, 9))] for _ in range(n)]
+
+
+def a_shortlist() -> Shortlist:
+    torch.manual_seed(2)
+    candidates = torch.randint(4, 31, (31, 3))
+    candidates[EOS_ID] = EOS_ID
+    return Shortlist(candidates, frequent=torch.tensor([5, 6]))
+
+
+def texts(found: list[Found]) -> list[list[int]]:
+    return [one.best(1)[0].tokens for one in found]
+
+
+@pytest.mark.parametrize("config", [CONFIG, SearchConfig(max_extra=8, prune=1.5), SearchConfig(beam=1, max_extra=8)])
+@pytest.mark.parametrize("shortlist", [None, a_shortlist()])
+def test_results_do_not_depend_on_batches_or_threads(
+    monkeypatch: pytest.MonkeyPatch, config: SearchConfig, shortlist: Shortlist | None
+) -> None:
+    engine, sentences = TorchEngine([make(4)], shortlist), segments()
+    expected = texts(engine.search(sentences, config))
+    n_threads = torch.get_num_threads()
+    try:
+        for batch_tokens, threads in ((1, 1), (30, 2), (100, 3), (10_000, 1), (10_000, 2)):
+            monkeypatch.setattr(engines, "BATCH_TOKENS", batch_tokens)
+            torch.set_num_threads(threads)
+            assert texts(engine.search(sentences, config)) == expected
+    finally:
+        torch.set_num_threads(n_threads)
+
+
+def test_threads_are_given_back(monkeypatch: pytest.MonkeyPatch) -> None:
+    n_threads = torch.get_num_threads()
+    monkeypatch.setattr(engines, "BATCH_TOKENS", 10)
+    try:
+        torch.set_num_threads(2)
+        TorchEngine([make()]).search(segments(9), CONFIG)
+        assert torch.get_num_threads() == 2
+    finally:
+        torch.set_num_threads(n_threads)
+
+
+def test_a_close_call_is_decided_in_double_precision(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A batch that tips a near tie the other way gives what the sentence gives when it is looked at closely."""
+
+    def tipped(models: Sequence[Transformer], source: Tensor, config: SearchConfig, **more: Shortlist) -> list[Found]:
+        if next(models[0].parameters()).dtype == torch.float64:
+            return search(models, source, config)
+        wrong = Hypothesis(tokens=[30], log_prob=-1.0, score=-1.0)
+        return [Found(ended=[wrong], close=True) for _ in source]
+
+    engine = TorchEngine([make()])
+    expected = texts(engine.search(segments(7), CONFIG))
+    monkeypatch.setattr(engines, "search", tipped)
+    assert texts(engine.search(segments(7), CONFIG)) == expected
+
+
+def test_nothing_to_search_finds_nothing() -> None:
+    assert TorchEngine([make()]).search([], CONFIG) == []

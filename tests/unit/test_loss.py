@@ -1,0 +1,70 @@
+"""§5.4's loss against its definition, and the loss in pieces against the loss at once."""
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from multihead.loss import linear_smoothed_loss, smoothed_loss
+
+
+def test_the_smoothed_loss_is_its_definition() -> None:
+    """Cross-entropy against (1 - ε) · one-hot + ε / V."""
+    torch.manual_seed(0)
+    logits, target = torch.randn(3, 7), torch.tensor([4, 2, 6])
+    expected = 0.0
+    for row in range(3):
+        log_probs = logits[row].log_softmax(dim=-1)
+        for v in range(7):
+            expected -= (0.9 * (v == int(target[row])) + 0.1 / 7) * log_probs[v].item()
+    loss, plain = smoothed_loss(logits, target, 0.1)
+    assert loss.item() == pytest.approx(expected, rel=1e-5)
+    assert plain.item() == pytest.approx(smoothed_loss(logits, target, 0.0)[0].item(), rel=1e-6)
+
+
+@pytest.mark.parametrize("smoothing", [0.0, 0.1, 0.2])
+def test_the_smoothed_loss_equals_that_of_torch_with_its_gradient(smoothing: float) -> None:
+    torch.manual_seed(0)
+    ours, theirs = (torch.randn(20, 11).requires_grad_() for _ in range(2))
+    theirs.data.copy_(ours.data)
+    target = torch.randint(0, 11, (20,))
+    smoothed_loss(ours, target, smoothing)[0].backward()
+    torch.nn.functional.cross_entropy(theirs, target, reduction="sum", label_smoothing=smoothing).backward()
+    assert ours.grad is not None
+    torch.testing.assert_close(ours.grad, theirs.grad)
+
+
+def case(bias: bool, dtype: torch.dtype = torch.float64) -> tuple[Tensor, nn.Linear, Tensor]:
+    torch.manual_seed(1)
+    hidden = torch.randn(23, 8, dtype=dtype, requires_grad=True)
+    return hidden, nn.Linear(8, 31, bias=bias, dtype=dtype), torch.randint(0, 31, (23,))
+
+
+@pytest.mark.parametrize("bias", [False, True])
+@pytest.mark.parametrize("smoothing", [0.0, 0.1])
+@pytest.mark.parametrize("rows", [1, 7, 23, 100])
+def test_the_loss_in_pieces_equals_the_loss_at_once(bias: bool, smoothing: float, rows: int) -> None:
+    """Value and gradient, whether the pieces come out even or not, and whatever the loss is multiplied by."""
+    hidden, output, target = case(bias)
+    inputs = [hidden, *output.parameters()]
+    at_once, plain = smoothed_loss(output(hidden), target, smoothing)
+    expected = torch.autograd.grad(at_once / 3, inputs)
+    in_pieces, plain_in_pieces = linear_smoothed_loss(hidden, output, target, smoothing, rows)
+    torch.testing.assert_close((in_pieces, plain_in_pieces), (at_once, plain), check_dtype=False, atol=0, rtol=1e-6)
+    torch.testing.assert_close(torch.autograd.grad(in_pieces / 3, inputs), expected, atol=1e-6, rtol=1e-5)
+
+
+def test_the_loss_in_pieces_survives_logits_far_apart() -> None:
+    """A target whose probability is too small for a float still has a loss, and a gradient."""
+    hidden, output, target = case(bias=False, dtype=torch.float32)
+    output.weight.data *= 500
+    at_once, _ = smoothed_loss(output(hidden), target, 0.1)
+    in_pieces, _ = linear_smoothed_loss(hidden, output, target, 0.1, rows=7)
+    assert torch.isfinite(in_pieces)
+    torch.testing.assert_close(in_pieces, at_once, rtol=1e-5, atol=1e-3)
+
+
+def test_the_loss_in_pieces_takes_no_gradient_where_none_is_wanted() -> None:
+    hidden, output, target = case(bias=True)
+    with torch.inference_mode():
+        loss, _ = linear_smoothed_loss(hidden, output, target, 0.1, rows=7)
+    assert not loss.requires_grad

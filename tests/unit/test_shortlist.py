@@ -1,0 +1,104 @@
+"""What a shortlist allows, and that it is learned from text."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from multihead import shortlist
+from multihead.config import SearchConfig
+from multihead.corpus import Shards
+from multihead.search import search
+from multihead.shortlist import Shortlist
+from multihead.tokenizer import EOS_ID
+from tests.unit.test_search import make, sources
+
+
+class Pairs(Shards):
+    """A corpus that is a list."""
+
+    def __init__(self, pairs: list[tuple[list[int], list[int]]]) -> None:
+        self._pairs = [
+            (np.array(source, dtype=np.uint16), np.array(target, dtype=np.uint16)) for source, target in pairs
+        ]
+
+    def __len__(self) -> int:
+        return len(self._pairs)
+
+    def __getitem__(self, pair: int) -> tuple[np.ndarray, np.ndarray]:
+        return self._pairs[pair]
+
+    def lengths(self) -> np.ndarray:
+        return np.array([[len(source), len(target)] for source, target in self._pairs], dtype=np.int32)
+
+
+def a_dictionary() -> Pairs:
+    """Words 10 to 19 are translated by 30 to 39, in any order, and every sentence has a 50."""
+    rng = np.random.default_rng(1)
+    drawn = [rng.choice(np.arange(10, 20), size=4, replace=False).tolist() for _ in range(300)]
+    return Pairs([(source, [*reversed([word + 20 for word in source]), 50]) for source in drawn])
+
+
+def test_the_likeliest_translation_of_a_word_comes_first() -> None:
+    learned = shortlist.learn(a_dictionary(), vocab_size=60)
+    assert learned.candidates[10:20, 0].tolist() == list(range(30, 40))
+    assert learned.frequent[0] == 50
+
+
+def test_a_large_corpus_is_learned_from_in_part(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(shortlist, "MOST_LINKS", 2000)
+    assert len(shortlist._links(a_dictionary(), 60)[0]) <= 2000 * 5 / 4 + 25  # and every target with no word at all
+    assert shortlist.learn(a_dictionary(), vocab_size=60).candidates[10:20, 0].tolist() == list(range(30, 40))
+
+
+def a_shortlist() -> Shortlist:
+    candidates = torch.full((20, 2), EOS_ID)
+    candidates[0], candidates[5], candidates[6], candidates[9] = (
+        torch.tensor([18, 18]),
+        torch.tensor([15, 16]),
+        torch.tensor([16, 17]),
+        torch.tensor([-1, -1]),
+    )
+    return Shortlist(candidates, frequent=torch.tensor([12]))
+
+
+def test_a_sentence_may_say_candidates_frequent_words_and_its_own() -> None:
+    words = a_shortlist().words(torch.tensor([[5, EOS_ID, 0], [6, 7, EOS_ID]]))
+    allowed = [words.ids[row == 0].tolist() for row in words.barred]
+    assert allowed == [[3, 5, 12, 15, 16], [3, 6, 7, 12, 16, 17]]
+    assert words.ids[words.end] == EOS_ID
+
+
+def test_a_word_that_was_never_seen_allows_everything() -> None:
+    words = a_shortlist().words(torch.tensor([[9, EOS_ID]]))
+    assert words.ids[words.barred[0] == 0].tolist() == list(range(3, 20))
+
+
+def test_a_search_with_every_word_on_the_list_is_the_search_without_one() -> None:
+    model, source = make(), sources(5, 7, 3, 6)
+    everything = Shortlist(candidates=torch.full((31, 1), -1), frequent=torch.tensor([4]))
+    config = SearchConfig(max_extra=8, n_best=4, no_repeat=2, min_length=3)
+    plain, listed = search([model], source, config), search([model], source, config, shortlist=everything)
+    for one, other in zip(plain, listed, strict=True):
+        assert [best.tokens for best in one.best(4)] == [best.tokens for best in other.best(4)]
+        # A probability is now a share of what can be said; pad, unknown and start symbols cannot.
+        assert one.best(1)[0].log_prob == pytest.approx(other.best(1)[0].log_prob, abs=1.0)
+
+
+def test_only_words_of_the_list_are_said() -> None:
+    torch.manual_seed(0)
+    few = Shortlist(candidates=torch.randint(4, 31, (31, 2)), frequent=torch.tensor([4]))
+    source = sources(5, 7, 3, 6)
+    words = few.words(source)
+    for row, found in enumerate(search([make()], source, SearchConfig(max_extra=8), shortlist=few)):
+        assert set(found.best(1)[0].tokens) <= set(words.ids[words.barred[row] == 0].tolist())
+
+
+def test_a_shortlist_is_saved_and_loaded(tmp_path: Path) -> None:
+    assert shortlist.load(tmp_path) is None
+    a_shortlist().save(tmp_path)
+    loaded = shortlist.load(tmp_path)
+    assert loaded is not None
+    assert torch.equal(loaded.candidates, a_shortlist().candidates)
+    assert torch.equal(loaded.frequent, a_shortlist().frequent)
