@@ -272,9 +272,9 @@ def _stamp(model: Transformer, tokenizer: SubwordTokenizer, quantization: str) -
 
 
 class CTranslate2Engine:
-    """Search by CTranslate2 on the processor, many batches at a time, one thread each.
+    """Search by CTranslate2 on the processor, as many batches at a time as there are workers, one thread each.
 
-    A thread for each batch is the best even for a single sentence: with int8, two threads are ten times slower.
+    That is best for many sentences, and with int8 for a single one too, on which two threads took ten times as long.
     """
 
     def __init__(self, folder: Path, config: ModelConfig, workers: int = 0, compute_type: str = "default") -> None:
@@ -334,10 +334,13 @@ class CTranslate2Engine:
         return [self._pieces[id] for id in ids]
 
     def _read(self, result: Any, config: SearchConfig, penalty: float) -> Found:
-        """Its score is the log-probability over length^penalty; the end symbol counts, as it is given back."""
+        """Its score is the log-probability over length^penalty; the end symbol counts, as it is given back.
+
+        An empty sentence alone comes back without it, as nothing: it is not searched at all.
+        """
         found = Found()
         for pieces, score in zip(result.hypotheses, result.scores, strict=True):
-            ids, log_prob = [self._ids[piece] for piece in pieces], score * len(pieces) ** penalty
+            ids, log_prob = [self._ids[piece] for piece in pieces], score * max(1, len(pieces)) ** penalty
             if ids[-1:] == [EOS_ID] and log_prob > IMPOSSIBLE:  # which something undefined is not either
                 found.ended.append(_hypothesis(ids[:-1], log_prob, True, config.alpha))
             elif log_prob > IMPOSSIBLE:

@@ -25,6 +25,7 @@ FILE = "shortlist.safetensors"
 CANDIDATES = 24  # target words kept for a source word
 FREQUENT = 100  # target words that every sentence may use
 ROUNDS = 4  # of expectation and maximisation
+RARE = 5  # times that a word has to be seen
 MOST_LINKS = 16_000_000  # word pairs learned from, about 50,000 sentences: more text changes little, and takes memory
 NEVER_SAID = [PAD_ID, UNK_ID, BOS_ID]
 
@@ -45,7 +46,7 @@ class Words:
 class Shortlist:
     """For each source word its candidates, and what is always possible."""
 
-    candidates: Tensor  # V C; a row of -1 for a word that was never seen: then everything is possible
+    candidates: Tensor  # V C; the end symbol where there are fewer
     frequent: Tensor  # target words
 
     def words(self, source_ids: Tensor) -> Words:
@@ -55,8 +56,7 @@ class Shortlist:
         allowed = torch.zeros(n_sentences, vocab_size, dtype=torch.bool, device=source_ids.device)  # B V
         allowed[:, self.frequent] = True
         allowed.scatter_(1, source_ids, True)  # names and numbers stay as they are
-        allowed.scatter_(1, candidates.clamp(min=0), True)
-        allowed |= (candidates < 0).any(dim=1, keepdim=True)
+        allowed.scatter_(1, candidates, True)
         allowed[:, EOS_ID] = True
         allowed[:, NEVER_SAID] = False
         ids = allowed.any(dim=0).nonzero().flatten()  # U
@@ -96,12 +96,27 @@ def learn(shards: Shards, vocab_size: int) -> Shortlist:
     order = np.lexsort((-share, source))
     rank = np.arange(len(order)) - np.searchsorted(source[order], source[order])
     best = order[rank < CANDIDATES]
-    candidates = np.full((vocab_size, CANDIDATES), -1)
-    candidates[np.unique(source)] = EOS_ID
+    candidates = np.full((vocab_size, CANDIDATES), EOS_ID)
     candidates[source[best], rank[rank < CANDIDATES]] = target[best]
-    candidates[EOS_ID] = EOS_ID
     frequent = np.argsort(-np.bincount(target, counts, minlength=vocab_size), kind="stable")[:FREQUENT]
     return Shortlist(torch.from_numpy(candidates), torch.from_numpy(frequent))
+
+
+def _sample(shards: Shards, vocab_size: int) -> list[int]:
+    """Pairs here and there, and enough of those that have the words which these have not."""
+    n_links = shards.lengths().astype(np.int64).prod(axis=1).sum()
+    taken = list(range(0, len(shards), math.ceil(n_links / MOST_LINKS)))
+    if len(taken) == len(shards):
+        return taken
+    seen = np.zeros(vocab_size, dtype=np.int64)
+    for pair in taken:
+        seen[shards[pair][0]] += 1
+    for pair in range(len(shards)):
+        source = shards[pair][0]
+        if seen[source].min() < RARE:
+            taken.append(pair)
+            seen[source] += 1
+    return taken
 
 
 def _links(shards: Shards, vocab_size: int) -> tuple[NDArray[np.int64], NDArray[np.int32]]:
@@ -109,9 +124,7 @@ def _links(shards: Shards, vocab_size: int) -> tuple[NDArray[np.int64], NDArray[
     links: list[NDArray[np.int64]] = []
     targets: list[NDArray[np.int32]] = []
     n_targets = 0
-    lengths = shards.lengths().astype(np.int64)
-    stride = math.ceil(lengths.prod(axis=1).sum() / MOST_LINKS)
-    for pair in range(0, len(shards), stride):
+    for pair in _sample(shards, vocab_size):
         source, target = (np.asarray(ids, dtype=np.int64) for ids in shards[pair])
         source = np.append(np.unique(source), UNK_ID)  # and with nothing at all, for which UNK stands
         links.append((source * vocab_size + target[:, None]).ravel())

@@ -198,7 +198,7 @@ def test_control_symbols_in_a_text_are_text(learned: Learned) -> None:
 
 def test_the_folder_is_enough_for_ctranslate2_itself(learned: Learned) -> None:
     """What a program without Multihead has to write."""
-    import ctranslate2  # type: ignore[import-untyped]  # it comes without types
+    import ctranslate2
 
     tokenizer = Tokenizer.from_file(str(learned.folder / "tokenizer.json"))
     translator = ctranslate2.Translator(str(learned.folder))
@@ -275,6 +275,12 @@ def test_sentences_beyond_the_default_length_of_ctranslate2_are_not_cut(tmp_path
 
 def test_no_sentences_give_no_translations(tmp_path: Path) -> None:
     assert engine_of(random_model(), tmp_path / "export").search([], SearchConfig()) == []
+
+
+def test_an_empty_sentence_is_nothing_and_harms_nothing(tmp_path: Path) -> None:
+    empty, other = engine_of(random_model(), tmp_path / "export").search([[], [4, 5]], SearchConfig(max_extra=2))
+    assert empty.best(1)[0].tokens == []
+    assert other.best(1)[0].tokens
 
 
 @pytest.mark.parametrize("beam", [1, 4])

@@ -182,3 +182,44 @@ def test_the_commands_of_the_readme_run(tmp_path: Path) -> None:
             command, shell=True, cwd=tmp_path, capture_output=True, text=True, timeout=240, check=False
         )
         assert result.returncode == 0, f"{line}\n{result.stderr}"
+
+
+# engines, export, bench
+
+
+def test_every_engine_translates(trained: Path) -> None:
+    for engine in ("auto", "torch", "ctranslate2", "ctranslate2:float32"):
+        assert multihead("translate", trained, "--engine", engine, "reverse a b c").stdout == "c b a\n"
+    assert multihead("translate", trained, "--exact", "reverse a b c").stdout == "c b a\n"
+
+
+def test_an_unknown_engine_is_refused(trained: Path) -> None:
+    result = multihead("translate", trained, "--engine", "warp", "copy a", status=2)
+    assert "there is no engine 'warp'; there are auto, torch, ctranslate2" in result.stderr
+
+
+def test_a_model_is_exported_for_ctranslate2(trained: Path, tmp_path: Path) -> None:
+    multihead("export", trained, "--format", "ctranslate2", "--quantization", "int8", "--output", tmp_path / "out")
+    assert (tmp_path / "out" / "model.bin").exists()
+    assert (
+        "there is no format 'tape'"
+        in multihead("export", trained, "--format", "tape", "--output", "x", status=2).stderr
+    )
+
+
+def test_training_speed_is_measured_beside_the_plain_loop() -> None:
+    result = multihead("bench", "train", "--preset", "tiny", "--steps", "1", "--batch-tokens", "256", "--json")
+    figures = json.loads(result.stdout)
+    promised = {"tokens_per_second", "plain_torch_tokens_per_second", "ratio"}
+    assert promised | {"matmul_gflops", "share_of_peak", "peak_memory_mb"} <= figures.keys()
+    ratio = figures["tokens_per_second"] / figures["plain_torch_tokens_per_second"]
+    assert figures["ratio"] == pytest.approx(ratio, rel=0.01)
+
+
+def test_translation_speed_is_measured_beside_ctranslate2(trained: Path, test_set: tuple[Path, Path]) -> None:
+    source, reference = test_set
+    options = ("--source", source, "--reference", reference, "--sentences", "20", "--json")
+    figures = json.loads(multihead("bench", "translate", trained, *options).stdout)
+    promised = {"sentences_per_second", "ctranslate2_sentences_per_second", "ratio", "bleu", "ctranslate2_bleu"}
+    assert promised <= figures.keys()
+    assert figures["bleu"] == pytest.approx(figures["ctranslate2_bleu"], abs=5)

@@ -1,0 +1,59 @@
+"""What the benches count, and that both sides of a comparison do the same work."""
+
+from pathlib import Path
+
+import pytest
+import torch
+from torch.utils.flop_counter import FlopCounterMode
+
+from multihead.batches import Cursor, collate
+from multihead.bench_training import PlainTransformer, Work, measure_ours, measure_plain, synthetic, training_flops
+from multihead.bench_translation import Text, read_text
+from multihead.config import ConfigError, ModelConfig, UserError, configure
+from multihead.model import Transformer, count_parameters
+from tests.conftest import QUICK, tiny_shape
+
+
+def a_batch(n_source: int = 12, n_target: int = 9) -> list[tuple[torch.Tensor, torch.Tensor]]:
+    torch.manual_seed(0)
+    return [(torch.randint(4, 31, (n_source,)), torch.randint(4, 31, (n_target,))) for _ in range(5)]
+
+
+def test_operations_are_what_torch_counts() -> None:
+    """Forward and backward, without padding; torch also counts what the first layer's input does not need."""
+    config = tiny_shape(d_model=32, d_ff=64, n_heads=2, d_k=16, d_v=16)
+    batch = collate([(source.numpy(), target.numpy()) for source, target in a_batch()])
+    model = Transformer(config).train()
+    with FlopCounterMode(display=False) as counter:
+        model(batch.source, batch.target_in).sum().backward()
+    assert counter.get_total_flops() == pytest.approx(training_flops(config, batch), rel=0.05)
+
+
+def test_both_train_models_of_the_same_size() -> None:
+    """torch.nn.Transformer has biases in attention and two final norms; else they are the same."""
+    config = ModelConfig(vocab_size=1000, d_model=64, d_ff=128, encoder_layers=2, decoder_layers=2, d_k=8, d_v=8)
+    ours, plain = Transformer(config), PlainTransformer(config)
+    n_attentions, n_final = 2 + 2 * 2, 2
+    assert count_parameters(plain) == count_parameters(ours) + n_attentions * 4 * 64 + n_final * 2 * 64
+
+
+def test_both_train_on_the_same_batches(tmp_path: Path) -> None:
+    config = configure(QUICK, {"model.vocab_size": 300, "data.batch_tokens": 200})
+    work = Work(config=config, data=synthetic(tmp_path, 300, length=40), steps=2)
+    for measure in (measure_ours, measure_plain):
+        speed = measure(work)
+        assert speed.tokens_per_second > 0
+        assert 0 < speed.share_of_peak < 1
+        assert speed.peak_memory_mb > 50
+    one, other = work.batches(3, Cursor())[1], work.batches(1, Cursor(batch=1))[0]
+    assert torch.equal(one.source, other.source)
+
+
+def test_text_and_references_go_together(tmp_path: Path) -> None:
+    (tmp_path / "text").write_text("one\ntwo\n")
+    with pytest.raises(ConfigError, match="--reference needs --source"):
+        read_text(None, tmp_path / "text", 10)
+    with pytest.raises(UserError, match="2 lines to translate, but 1 references"):
+        Text(lines=["one", "two"], references=["eins"])
+    assert read_text(tmp_path / "text", None, 1).lines == ["one"]
+    assert len(read_text(None, None, 5).references or []) == 5

@@ -1,0 +1,52 @@
+"""Memory does not grow over 200 batches. Each case has a process of its own, since a peak never falls."""
+
+import random
+import sys
+from pathlib import Path
+
+import pytest
+
+from multihead.bench_training import synthetic
+from multihead.config import SearchConfig, configure
+from multihead.devices import apart, keep_memory, peak_memory_mb
+from multihead.engines import TorchEngine
+from multihead.tokenizer import SubwordTokenizer
+from multihead.trainer import Trainer
+from tests.conftest import QUICK
+from tests.unit.test_search import make
+
+ROOM_MB = 8  # what the allocator and the profilers of tests may still add
+
+pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="Windows does not say how much memory was used")
+
+
+def train_200_steps(folder: Path) -> tuple[float, float]:
+    config = configure(QUICK, {"model.vocab_size": 4000, "data.batch_tokens": 500})
+    trainer = Trainer(config, synthetic(folder, 4000, length=20), SubwordTokenizer.learn(["a b c"], 300))
+    peaks = []
+    for step in range(1, 251):
+        trainer.step()
+        if step in (50, 250):
+            peaks.append(peak_memory_mb())
+    return peaks[0], peaks[1]
+
+
+def translate_200_batches() -> tuple[float, float]:
+    keep_memory()
+    engine, rng, peaks = TorchEngine([make()]), random.Random(1), []
+    for batch in range(1, 251):
+        lengths = [rng.randint(1, 12) for _ in range(rng.randint(1, 20))]
+        engine.search([[rng.randrange(4, 31) for _ in range(length)] for length in lengths], SearchConfig(max_extra=8))
+        if batch in (50, 250):
+            peaks.append(peak_memory_mb())
+    return peaks[0], peaks[1]
+
+
+def test_training_needs_no_more_memory_after_200_batches(tmp_path: Path) -> None:
+    early, late = apart(train_200_steps, tmp_path)
+    assert late < early + ROOM_MB
+
+
+def test_translating_needs_no_more_memory_after_200_batches() -> None:
+    early, late = apart(translate_200_batches)
+    assert late < early + ROOM_MB
