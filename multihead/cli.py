@@ -252,12 +252,14 @@ def export_command(
     """Write the same model for another engine."""
     if target_format != "ctranslate2":
         raise ConfigError(f"there is no format '{target_format}'; there is ctranslate2")
+    from multihead import shortlist
     from multihead.checkpoint import load_model
     from multihead.interop import export_ctranslate2
     from multihead.translate import find_model
 
-    transformer, tokenizer, _ = load_model(find_model(model))
-    export_ctranslate2(transformer, tokenizer, output, quantization)
+    folder = find_model(model)
+    transformer, tokenizer, _ = load_model(folder)
+    export_ctranslate2(transformer, tokenizer, output, quantization, shortlist.load(folder))
     _say(f"written to {output}")
 
 

@@ -8,12 +8,13 @@ What comes back is put right here: scores are the paper's, and no output is long
 import atexit
 import contextlib
 import hashlib
+import importlib.util
 import json
 import math
 import os
 import shutil
 import tempfile
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 from itertools import groupby
 from pathlib import Path
@@ -27,15 +28,19 @@ from torch import Tensor, nn
 from multihead.batches import cut_by_length
 from multihead.checkpoint import weights_of
 from multihead.config import ModelConfig, SearchConfig, UserError
+from multihead.engines import TorchEngine
 from multihead.files import appearing_whole
 from multihead.model import Transformer
 from multihead.search import Found, Hypothesis, length_penalty
-from multihead.shortlist import NEVER_SAID
+from multihead.shortlist import NEVER_SAID, Shortlist
 from multihead.tokenizer import BOS_ID, EOS_ID, SPECIAL_TOKENS, UNK_ID, SubwordTokenizer
 
 FORMAT = 1  # of an export; another number makes those that are kept beside a model stale
 STAMP = "multihead.json"  # what an export was made from
 BATCH_TOKENS = 1024  # source tokens that a worker searches at a time; larger is no faster, and slower with int8
+SHORTLIST_BATCH_TOKENS = 256  # with a shortlist, which is that of a whole batch, and shorter for a smaller one
+VOCABULARY_MAP = "vmap.txt"  # what CTranslate2 calls a shortlist
+N_SPECIAL = len(SPECIAL_TOKENS)
 SHORTEST_FIRST = -6.0  # as length penalty: a log-probability is multiplied by length^6, so that length outweighs it
 IMPOSSIBLE = -1e9  # nats; CTranslate2 gives what is forbidden a very low score, and takes it if there is nothing else
 
@@ -89,7 +94,11 @@ def why_not_ctranslate2(config: ModelConfig) -> str:
 
 
 def export_ctranslate2(
-    model: Transformer, tokenizer: SubwordTokenizer, folder: Path, quantization: str = "float32"
+    model: Transformer,
+    tokenizer: SubwordTokenizer,
+    folder: Path,
+    quantization: str = "float32",
+    shortlist: Shortlist | None = None,
 ) -> None:
     """Write the model for CTranslate2. Refused before a file is written if it cannot be run.
 
@@ -115,11 +124,29 @@ def export_ctranslate2(
     with appearing_whole(folder) as aside:
         specification.save(str(aside))
         (aside / "tokenizer.json").write_text(tokenizer.to_json(), encoding="utf-8")
-        (aside / STAMP).write_text(json.dumps(_stamp(model, tokenizer, quantization), indent=2), encoding="utf-8")
+        if shortlist:
+            (aside / VOCABULARY_MAP).write_text(_vocabulary_map(shortlist, pieces), encoding="utf-8")
+        stamp = _stamp(model, tokenizer, quantization, shortlist)
+        (aside / STAMP).write_text(json.dumps(stamp, indent=2), encoding="utf-8")
+
+
+def _vocabulary_map(shortlist: Shortlist, pieces: Sequence[str]) -> str:
+    """A shortlist as CTranslate2 reads it: a word, a tab, and what may be said for it; no word at all for always."""
+
+    def line(word: str, candidates: Iterable[int]) -> str:
+        return f"{word}\t{' '.join(pieces[id] for id in dict.fromkeys(candidates) if id >= N_SPECIAL)}\n"
+
+    words = range(N_SPECIAL, len(pieces))
+    by_word = zip(words, shortlist.candidates[N_SPECIAL:].tolist(), strict=True)
+    return line("", shortlist.frequent.tolist()) + "".join(line(pieces[id], [*said, id]) for id, said in by_word)
 
 
 def _may_be_replaced(folder: Path) -> bool:
     return folder.is_dir() and (not any(folder.iterdir()) or (folder / "model.bin").exists())
+
+
+def has_ctranslate2() -> bool:
+    return importlib.util.find_spec("ctranslate2") is not None
 
 
 def _ctranslate2() -> Any:
@@ -219,15 +246,25 @@ def _with_zeros(part: Tensor, old: int, new: int) -> Tensor:
 # Exports that are kept
 
 
-def cached_export(model: Transformer, tokenizer: SubwordTokenizer, folder: Path, quantization: str) -> Path:
+def cached_export(
+    model: Transformer,
+    tokenizer: SubwordTokenizer,
+    folder: Path,
+    quantization: str,
+    shortlist: Shortlist | None = None,
+) -> Path:
     """The export of the model in `folder`, made once and kept beside it.
 
     It is used only if it was made from exactly these numbers, whatever became of the folder since they were read.
     """
-    expected = _stamp(model, tokenizer, quantization)
+    expected = _stamp(model, tokenizer, quantization, shortlist)
+
+    def write(export: Path) -> None:
+        export_ctranslate2(model, tokenizer, export, quantization, shortlist)
+
     for place in _places(folder):
         with contextlib.suppress(OSError):  # read-only, or full
-            return _kept_in(place / quantization, model, tokenizer, expected)
+            return _kept_in(place / quantization, expected, write)
     raise UserError(f"there is no place for the export of {folder}: neither beside it nor in a temporary folder")
 
 
@@ -242,12 +279,12 @@ def _places(folder: Path) -> Iterator[Path]:
     yield temporary
 
 
-def _kept_in(export: Path, model: Transformer, tokenizer: SubwordTokenizer, expected: dict[str, object]) -> Path:
+def _kept_in(export: Path, expected: dict[str, object], write: Callable[[Path], None]) -> Path:
     if not _is_fresh(export, expected):
         export.parent.mkdir(parents=True, exist_ok=True)
         with FileLock(export.with_name(f".{export.name}.lock")):
             if not _is_fresh(export, expected):  # another process may have made it meanwhile
-                export_ctranslate2(model, tokenizer, export, export.name)
+                write(export)
     return export
 
 
@@ -258,11 +295,15 @@ def _is_fresh(export: Path, expected: dict[str, object]) -> bool:
         return False
 
 
-def _stamp(model: Transformer, tokenizer: SubwordTokenizer, quantization: str) -> dict[str, object]:
+def _stamp(
+    model: Transformer, tokenizer: SubwordTokenizer, quantization: str, shortlist: Shortlist | None
+) -> dict[str, object]:
     """All that an export is a function of."""
     digest = hashlib.sha256(json.dumps(asdict(model.config)).encode() + tokenizer.to_json().encode())
     for name, tensor in sorted(weights_of(model).items()):
         digest.update(name.encode())
+        digest.update(tensor.cpu().contiguous().numpy().data)
+    for tensor in (shortlist.candidates, shortlist.frequent) if shortlist else ():
         digest.update(tensor.cpu().contiguous().numpy().data)
     versions = {"format": FORMAT, "ctranslate2": _ctranslate2().__version__}
     return {**versions, "quantization": quantization, "sha256": digest.hexdigest()}
@@ -277,10 +318,13 @@ class CTranslate2Engine:
     That is best for many sentences, and with int8 for a single one too, on which two threads took ten times as long.
     """
 
-    def __init__(self, folder: Path, config: ModelConfig, workers: int = 0, compute_type: str = "default") -> None:
-        """`workers` batches are searched at a time, by default as many as torch has threads."""
+    def __init__(self, folder: Path, config: ModelConfig, workers: int = 0, alone: bool = False) -> None:
+        """`workers` batches are searched at a time, by default as many as torch has threads.
+
+        `alone` makes a batch of every sentence: slower, but no neighbour can change it.
+        """
         n_threads = torch.get_num_threads()
-        options = {"compute_type": compute_type, "inter_threads": workers or n_threads, "intra_threads": 1}
+        options = {"inter_threads": workers or n_threads, "intra_threads": 1}
         try:
             self._pieces: list[str] = json.loads((folder / "shared_vocabulary.json").read_text(encoding="utf-8"))
             self._translator = _ctranslate2().Translator(str(folder), device="cpu", **options)
@@ -290,6 +334,7 @@ class CTranslate2Engine:
             torch.set_num_threads(n_threads)  # to load a model sets it to 1, for torch too
         self._ids = {piece: id for id, piece in enumerate(self._pieces)}
         self._max_len = config.max_len
+        self._alone, self._has_shortlist = alone, (folder / VOCABULARY_MAP).exists()
 
     def why_not(self, config: SearchConfig) -> str:
         """Why it cannot search like this, in words; empty if it can."""
@@ -300,14 +345,19 @@ class CTranslate2Engine:
     def search(self, segments: Sequence[list[int]], config: SearchConfig) -> list[Found]:
         """Translate each of these sentences, ids without the end symbol."""
         if reason := self.why_not(config):
-            raise ValueError(reason)
+            raise UserError(f"{reason}: use --engine torch")
         longest = max(map(len, segments), default=0) + 1
         if longest > self._max_len:
             raise ValueError(f"{longest} tokens are more than the {self._max_len} positions of this model")
         limits = [min(len(ids) + 1 + config.max_extra, self._max_len) for ids in segments]
         lengths = np.array([[len(ids), len(ids)] for ids in segments], dtype=np.int32).reshape(-1, 2)
-        batches = [batch.tolist() for batch in cut_by_length(lengths, BATCH_TOKENS)][::-1]  # the longest first
-        how = _How(restrained=bool(config.min_length or config.no_repeat), penalty=config.alpha)
+        how = _How(
+            restrained=bool(config.min_length or config.no_repeat),
+            penalty=config.alpha,
+            shortlist=config.shortlist and self._has_shortlist,
+            alone=self._alone,
+        )
+        batches = [batch.tolist() for batch in cut_by_length(lengths, how.batch_tokens)][::-1]  # the longest first
         found = self._search(segments, [(at, max(limits[one] for one in at)) for at in batches], config, how)
         late = _by_limit((at for at, one in found.items() if _is_late(one, limits[at], config)), limits)
         found |= self._search(segments, late, config, replace(how, penalty=SHORTEST_FIRST))
@@ -365,6 +415,12 @@ class _How:
 
     restrained: bool  # something is forbidden
     penalty: float  # what comes first is what has the largest log-probability / length^penalty
+    shortlist: bool
+    alone: bool  # every sentence is a batch
+
+    @property
+    def batch_tokens(self) -> int:
+        return SHORTLIST_BATCH_TOKENS if self.shortlist else BATCH_TOKENS
 
 
 def _hypothesis(tokens: list[int], log_prob: float, ended: bool, alpha: float) -> Hypothesis:
@@ -387,8 +443,9 @@ def _options(config: SearchConfig, limit: int, how: _How) -> dict[str, object]:
         "suppress_sequences": never_said if how.restrained else None,
         "return_scores": True,
         "return_end_token": True,
-        "max_batch_size": BATCH_TOKENS,
-        "batch_type": "tokens",
+        "use_vmap": how.shortlist,
+        "max_batch_size": 1 if how.alone else how.batch_tokens,
+        "batch_type": "examples" if how.alone else "tokens",
         "asynchronous": True,
     }
 
@@ -411,3 +468,15 @@ def _is_late(found: Found, limit: int, config: SearchConfig) -> bool:
 def _says_symbols(found: Found) -> bool:
     """To forbid them from the start would change every score a little, for what hardly ever happens."""
     return any(id in NEVER_SAID for one in found.ended + found.cut for id in one.tokens)
+
+
+class FastestEngine:
+    """What `auto` means: CTranslate2, each sentence alone, so that it is the same whatever its neighbours; and torch
+    for what CTranslate2 cannot do."""
+
+    def __init__(self, fast: CTranslate2Engine, other: TorchEngine) -> None:
+        self._fast, self._other = fast, other
+
+    def search(self, segments: Sequence[list[int]], config: SearchConfig) -> list[Found]:
+        engine = self._other if self._fast.why_not(config) else self._fast
+        return engine.search(segments, config)

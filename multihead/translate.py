@@ -17,6 +17,7 @@ from multihead.devices import pick_device
 from multihead.engines import Engine, TorchEngine
 from multihead.model import Transformer
 from multihead.search import Hypothesis, length_penalty
+from multihead.shortlist import Shortlist
 from multihead.text import file_size, read_lines
 from multihead.tokenizer import SubwordTokenizer
 
@@ -237,12 +238,21 @@ def load(name: str | Path, *more: str | Path, engine: str = "auto") -> Translato
 
 def _make_engine(name: str, models: list[Transformer], tokenizer: SubwordTokenizer, folder: Path) -> Engine:
     kind, _, quantization = name.partition(":")
-    if kind != "ctranslate2":
-        return TorchEngine(models, shortlist.load(folder))
+    model, words = models[0], shortlist.load(folder)
+    torch_engine = TorchEngine(models, words)
+    if kind == "torch" or (kind == "auto" and not _gains(models, words)):
+        return torch_engine
     if len(models) > 1:
         raise UserError("CTranslate2 searches with one model: an ensemble needs --engine torch")
-    export = interop.cached_export(models[0], tokenizer, folder, quantization or "int8")
-    return interop.CTranslate2Engine(export, models[0].config)
+    export = interop.cached_export(model, tokenizer, folder, quantization or "int8", words)
+    fast = interop.CTranslate2Engine(export, model.config, alone=kind == "auto")
+    return interop.FastestEngine(fast, torch_engine) if kind == "auto" else fast
+
+
+def _gains(models: list[Transformer], words: Shortlist | None) -> bool:
+    """Whether CTranslate2 is the faster one: on CPUs, and only with a shortlist if no sentence may share a batch."""
+    able = len(models) == 1 and words is not None and not interop.why_not_ctranslate2(models[0].config)
+    return able and interop.has_ctranslate2() and pick_device().type == "cpu"
 
 
 def find_model(name: str | Path) -> Path:

@@ -313,7 +313,7 @@ def test_sampling_is_refused(tmp_path: Path) -> None:
     engine = engine_of(random_model(), tmp_path / "export")
     assert engine.why_not(SearchConfig()) == ""
     assert "samples" in engine.why_not(SearchConfig(sample=True))
-    with pytest.raises(ValueError, match="samples"):
+    with pytest.raises(UserError, match="samples"):
         engine.search([[4]], SearchConfig(sample=True))
 
 

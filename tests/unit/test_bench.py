@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.utils.flop_counter import FlopCounterMode
 
 from multihead.batches import Cursor, collate
@@ -20,13 +21,13 @@ def a_batch(n_source: int = 12, n_target: int = 9) -> list[tuple[torch.Tensor, t
 
 
 def test_operations_are_what_torch_counts() -> None:
-    """Forward and backward, without padding; torch also counts what the first layer's input does not need."""
+    """Forward and backward, without padding. Of the fused kernel for CPUs torch counts nothing, so it is left out."""
     config = tiny_shape(d_model=32, d_ff=64, n_heads=2, d_k=16, d_v=16)
     batch = collate([(source.numpy(), target.numpy()) for source, target in a_batch()])
     model = Transformer(config).train()
-    with FlopCounterMode(display=False) as counter:
+    with sdpa_kernel(SDPBackend.MATH), FlopCounterMode(display=False) as counter:
         model(batch.source, batch.target_in).sum().backward()
-    assert counter.get_total_flops() == pytest.approx(training_flops(config, batch), rel=0.05)
+    assert counter.get_total_flops() == pytest.approx(training_flops(config, batch), rel=0.01)
 
 
 def test_both_train_models_of_the_same_size() -> None:

@@ -47,7 +47,8 @@ def test_the_likeliest_translation_of_a_word_comes_first() -> None:
 
 
 def test_of_a_large_corpus_a_part_is_enough_if_every_word_is_in_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    pairs = Pairs([*a_dictionary()._pairs, ([21, 10], [41, 30, 50]), ([21, 11], [41, 31, 50])])
+    pairs = a_dictionary()
+    pairs._pairs += Pairs([([21, 10], [41, 30, 50]), ([21, 11], [41, 31, 50])])._pairs
     monkeypatch.setattr(shortlist, "MOST_LINKS", 2000)
     assert len(shortlist._sample(pairs, 60)) < 150
     learned = shortlist.learn(pairs, vocab_size=60)
