@@ -6,6 +6,7 @@ Both train on the same batches. Each is measured in a process of its own.
 import math
 import tempfile
 import time
+import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import islice
@@ -78,16 +79,17 @@ class PlainTransformer(nn.Module):
         super().__init__()
         self.embedding = nn.Embedding(config.vocab_size, config.d_model, padding_idx=PAD_ID)
         nn.init.normal_(self.embedding.weight, std=config.d_model**-0.5)
-        self.transformer = nn.Transformer(
-            config.d_model,
-            config.n_heads,
-            config.encoder_layers,
-            config.decoder_layers,
-            config.d_ff,
-            config.dropout,
-            batch_first=True,
-            norm_first=config.norm == "pre",
-        )
+        with warnings.catch_warnings(action="ignore"):  # that pre-norm has no fast path for inference
+            self.transformer = nn.Transformer(
+                config.d_model,
+                config.n_heads,
+                config.encoder_layers,
+                config.decoder_layers,
+                config.d_ff,
+                config.dropout,
+                batch_first=True,
+                norm_first=config.norm == "pre",
+            )
         self.positions = nn.Buffer(sinusoids(config.max_len, config.d_model), persistent=False)
         self.dropout = nn.Dropout(config.dropout)
         self.scale = math.sqrt(config.d_model)

@@ -163,6 +163,7 @@ def translate_command(
     seed: Annotated[int, typer.Option(help="Of --sample.")] = 1,
     ensemble: Annotated[list[str] | None, typer.Option(help="A further model that votes; may be repeated.")] = None,
     engine: Engine = "auto",
+    prune: Annotated[float, typer.Option(help="Of torch: give up what is so many nats behind the best.")] = 0.0,
     exact: Exact = False,
     as_json: Json = False,
 ) -> None:
@@ -176,7 +177,7 @@ def translate_command(
         top_k=top_k,
         top_p=top_p,
         seed=seed,
-        **(WITHOUT_SHORT_CUTS if exact else {}),
+        **{"prune": prune, **(WITHOUT_SHORT_CUTS if exact else {})},
     )
     check_engine(engine)
     from multihead.text import open_output

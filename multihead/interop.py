@@ -38,7 +38,7 @@ from multihead.tokenizer import BOS_ID, EOS_ID, SPECIAL_TOKENS, UNK_ID, SubwordT
 FORMAT = 1  # of an export; another number makes those that are kept beside a model stale
 STAMP = "multihead.json"  # what an export was made from
 BATCH_TOKENS = 1024  # source tokens that a worker searches at a time; larger is no faster, and slower with int8
-SHORTLIST_BATCH_TOKENS = 256  # with a shortlist, which is that of a whole batch, and shorter for a smaller one
+SHORTLIST_BATCH_TOKENS = 128  # with a shortlist, which is that of a whole batch, and shorter for a smaller one
 VOCABULARY_MAP = "vmap.txt"  # what CTranslate2 calls a shortlist
 N_SPECIAL = len(SPECIAL_TOKENS)
 SHORTEST_FIRST = -6.0  # as length penalty: a log-probability is multiplied by length^6, so that length outweighs it
