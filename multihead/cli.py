@@ -185,7 +185,7 @@ def translate_command(
 
     translator = load(model, *(ensemble or []), engine=engine)
     lines = Input(input_file) if text is None or text == [] else text
-    window = 1 if isinstance(lines, Input) and lines.is_interactive() else 2000
+    window = 1 if isinstance(lines, Input) and lines.is_interactive() else None
     with open_output(output_file) as out:
         for number, translation in enumerate(translator.stream(lines, search, window, align=as_json), start=1):
             out.write(as_line(translation, as_json) + "\n")

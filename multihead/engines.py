@@ -6,6 +6,7 @@ in is a billion times smaller.
 """
 
 import copy
+import threading
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Protocol
@@ -26,6 +27,9 @@ Segment = list[int]  # the ids of a sentence, without the end symbol
 
 
 class Engine(Protocol):
+    window: int  # sentences that it likes to be given at a time
+    ahead: int  # windows that it can search at a time, so that no core waits while another one is read or written
+
     def search(self, segments: Sequence[Segment], config: SearchConfig) -> list[Found]:
         """What is found for each segment."""
 
@@ -33,13 +37,20 @@ class Engine(Protocol):
 class TorchEngine:
     """One model, or several of one vocabulary that vote, in batches of like length."""
 
+    window, ahead = 2000, 1
+
     def __init__(self, models: Sequence[Transformer], shortlist: Shortlist | None = None) -> None:
         self.models = list(models)
         self.device = next(self.models[0].parameters()).device
         self.shortlist = shortlist and shortlist.to(self.device)
         self._precise: list[Transformer] = []
+        self._busy = threading.Lock()  # the number of threads is torch's, not ours alone
 
     def search(self, segments: Sequence[Segment], config: SearchConfig) -> list[Found]:
+        with self._busy:
+            return self._search(segments, config)
+
+    def _search(self, segments: Sequence[Segment], config: SearchConfig) -> list[Found]:
         found = self._search_with(self.models, segments, config)
         close = [at for at, one in enumerate(found) if one.close and not config.sample]
         if close:

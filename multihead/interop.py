@@ -318,6 +318,8 @@ class CTranslate2Engine:
     That is best for many sentences, and with int8 for a single one too, on which two threads took ten times as long.
     """
 
+    window, ahead = 250, 4
+
     def __init__(self, folder: Path, config: ModelConfig, workers: int = 0, alone: bool = False) -> None:
         """`workers` batches are searched at a time, by default as many as torch has threads.
 
@@ -473,6 +475,8 @@ def _says_symbols(found: Found) -> bool:
 class FastestEngine:
     """What `auto` means: CTranslate2, each sentence alone, so that it is the same whatever its neighbours; and torch
     for what CTranslate2 cannot do."""
+
+    window, ahead = CTranslate2Engine.window, CTranslate2Engine.ahead
 
     def __init__(self, fast: CTranslate2Engine, other: TorchEngine) -> None:
         self._fast, self._other = fast, other

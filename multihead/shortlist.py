@@ -22,7 +22,7 @@ from multihead.files import replacing
 from multihead.tokenizer import BOS_ID, EOS_ID, PAD_ID, UNK_ID
 
 FILE = "shortlist.safetensors"
-CANDIDATES = 16  # target words kept for a source word
+CANDIDATES = 12  # target words kept for a source word
 FREQUENT = 100  # target words that every sentence may use
 ROUNDS = 4  # of expectation and maximisation
 RARE = 5  # times that a word has to be seen

@@ -3,11 +3,13 @@
 import json
 import re
 import sys
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import asdict, dataclass, field, replace
 from itertools import islice, pairwise, zip_longest
 from pathlib import Path
-from typing import overload
+from typing import TypeVar, overload
 
 from multihead import attention, interop, shortlist
 from multihead.attention import AttentionMaps
@@ -21,7 +23,6 @@ from multihead.shortlist import Shortlist
 from multihead.text import file_size, read_lines
 from multihead.tokenizer import SubwordTokenizer
 
-WINDOW = 2000  # lines sorted and batched together; what is in memory at a time
 MAX_CHARACTERS = 20_000  # of a line; the rest is cut off before it costs anything
 
 # A full stop with what closes around it and the space behind; in Chinese and Japanese no space follows.
@@ -77,13 +78,21 @@ class Translator:
         return list(self.stream(text, config))
 
     def stream(
-        self, lines: Iterable[str], config: SearchConfig, window: int = WINDOW, align: bool = False
+        self, lines: Iterable[str], config: SearchConfig, window: int | None = None, align: bool = False
     ) -> Iterator[Translation]:
-        """A translation for each line, in order; memory holds `window` lines at a time."""
+        """A translation for each line, in order; memory holds some windows of lines at a time.
+
+        With `window`, no more lines than that are read before they are translated.
+        """
         iterator = iter(lines)
-        while chunk := list(islice(iterator, window)):
+        windows = iter(lambda: list(islice(iterator, window or self.engine.window)), [])
+
+        def search(chunk: list[str]) -> tuple[list[_Job], list[_Checked]]:
             jobs = [self._read(line) for line in chunk]
-            results = iter(self._search([segment for job in jobs for segment in job.segments], config))
+            return jobs, self._search([segment for job in jobs for segment in job.segments], config)
+
+        for jobs, checked in _ahead(search, windows, 1 if window else self.engine.ahead):
+            results = iter(checked)
             for job in jobs:
                 yield self._write(job, list(islice(results, len(job.segments))), config, align)
 
@@ -191,6 +200,25 @@ class _Checked:
 
     hypotheses: list[Hypothesis]
     warnings: list[str] = field(default_factory=list)
+
+
+Given = TypeVar("Given")
+Made = TypeVar("Made")
+
+
+def _ahead(make: Callable[[Given], Made], of: Iterable[Given], n: int) -> Iterator[Made]:
+    """`map` with `n` calls under way at a time, the results in order."""
+    if n == 1:
+        yield from map(make, of)
+        return
+    with ThreadPoolExecutor(n) as pool:
+        under_way: deque[Future[Made]] = deque()
+        for one in of:
+            under_way.append(pool.submit(make, one))
+            if len(under_way) == n:
+                yield under_way.popleft().result()
+        while under_way:
+            yield under_way.popleft().result()
 
 
 COPY_WORDS = 3  # more words than this are a copy, not a name

@@ -11,13 +11,13 @@ import pytest
 import torch
 from tokenizers import Tokenizer
 
-from multihead import interop
+from multihead import interop, shortlist
 from multihead.checkpoint import load_model, weights_of
 from multihead.config import ModelConfig, SearchConfig, UserError
 from multihead.interop import CTranslate2Engine, cached_export, export_ctranslate2, why_not_ctranslate2
 from multihead.model import Transformer
 from multihead.search import NOTHING, Found, Hypothesis, length_penalty, search
-from multihead.shortlist import NEVER_SAID
+from multihead.shortlist import NEVER_SAID, Shortlist
 from multihead.tokenizer import BOS_ID, EOS_ID, PAD_ID, SPECIAL_TOKENS, SubwordTokenizer
 from tests.conftest import copy_or_reverse, tiny_shape
 
@@ -150,6 +150,33 @@ def learned(trained: Path, tmp_path_factory: pytest.TempPathFactory) -> Learned:
     odd = [" ".join(rng.choices("abcxyz123", k=rng.randint(1, 12))) for _ in range(32)]
     segments = tokenizer.encode_batch([source for source, _ in copy_or_reverse(32, seed=5)] + odd)
     return Learned(model, tokenizer, folder, CTranslate2Engine(folder, config.model, workers=2), segments)
+
+
+def test_alone_no_neighbour_and_no_number_of_workers_changes_a_sentence(learned: Learned, trained: Path) -> None:
+    """With int8 and a shortlist, as `auto` searches."""
+    folder = learned.folder.with_name("int8")
+    export_ctranslate2(learned.model, learned.tokenizer, folder, "int8", shortlist.load(trained))
+    engines = [CTranslate2Engine(folder, learned.model.config, workers, alone=True) for workers in (1, 2)]
+    expected = [best_tokens(engines[0].search([segment], SearchConfig()))[0] for segment in learned.segments]
+    order = random.Random(2).sample(range(len(learned.segments)), len(learned.segments))
+    for engine in engines:
+        found = best_tokens(engine.search([learned.segments[at] for at in order], SearchConfig()))
+        assert found == [expected[at] for at in order]
+
+
+def test_a_shortlist_bars_words(learned: Learned) -> None:
+    """With nothing on it but the end symbol and a word, only that word is said, unless the list is left aside."""
+    folder, word = learned.folder.with_name("short"), learned.segments[0][0]
+    nothing = torch.full((learned.model.config.vocab_size, 1), EOS_ID)
+    export_ctranslate2(learned.model, learned.tokenizer, folder, "float32", Shortlist(nothing, torch.tensor([word])))
+    engine = CTranslate2Engine(folder, learned.model.config)
+    for segment in learned.segments[:8]:
+        said = best_tokens(engine.search([segment], SearchConfig(max_extra=2)))[0]
+        assert set(said) <= {*segment, word}
+    full = SearchConfig(shortlist=False)
+    assert best_tokens(engine.search(learned.segments, full)) == best_tokens(
+        learned.engine.search(learned.segments, full)
+    )
 
 
 @pytest.mark.parametrize("config", [SearchConfig(beam=1), SearchConfig(), SearchConfig(alpha=0.0)], ids=repr)

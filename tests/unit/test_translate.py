@@ -12,7 +12,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import multihead
-from multihead import engines, translate
+from multihead import engines, interop, translate
 from multihead.config import ConfigError, RunConfig, SearchConfig, UserError, configure
 from multihead.model import Transformer
 from multihead.search import Found, Hypothesis
@@ -93,16 +93,20 @@ def test_a_missing_file_is_refused_before_anything_is_read(tmp_path: Path) -> No
 # The same whatever its neighbours
 
 
+@pytest.mark.parametrize("engine", ["auto", "torch"])
 @pytest.mark.parametrize("beam", [1, 4])
-def test_a_batch_equals_its_sentences_alone(trained: Path, monkeypatch: pytest.MonkeyPatch, beam: int) -> None:
+def test_a_batch_equals_its_sentences_alone(
+    trained: Path, monkeypatch: pytest.MonkeyPatch, beam: int, engine: str
+) -> None:
     """Batch sizes 1, 7 and 64, shuffled neighbours; half of the text is nothing that the model has learned."""
-    translator = multihead.load(trained)
+    translator = multihead.load(trained, engine=engine)
     rng = random.Random(1)
     odd = [" ".join(rng.choices("abcxyz123", k=rng.randint(1, 12))) for _ in range(64)]
     lines = [source for source, _ in copy_or_reverse(64, seed=5)] + odd
     expected = {line: translator.translate(line, beam=beam).text for line in lines}
     for size in (1, 7, 64):
         monkeypatch.setattr(engines, "BATCH_TOKENS", 33 * size)
+        monkeypatch.setattr(interop, "SHORTLIST_BATCH_TOKENS", 33 * size)
         for _ in range(2):
             rng.shuffle(lines)
             results = translator.translate(lines, beam=beam)
