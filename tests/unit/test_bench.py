@@ -9,7 +9,7 @@ from torch.utils.flop_counter import FlopCounterMode
 
 from multihead.batches import Cursor, collate
 from multihead.bench_training import PlainTransformer, Work, measure_ours, measure_plain, synthetic, training_flops
-from multihead.bench_translation import Text, read_text
+from multihead.bench_translation import Text, read_text, write_picture
 from multihead.config import ConfigError, ModelConfig, UserError, configure
 from multihead.model import Transformer, count_parameters
 from tests.conftest import QUICK, tiny_shape
@@ -58,3 +58,17 @@ def test_text_and_references_go_together(tmp_path: Path) -> None:
         Text(lines=["one", "two"], references=["eins"])
     assert read_text(tmp_path / "text", None, 1).lines == ["one"]
     assert len(read_text(None, None, 5).references or []) == 5
+
+
+def test_the_picture_needs_scores(tmp_path: Path) -> None:
+    row = {
+        "beam": 4,
+        "sentences_per_second": 200.0,
+        "ctranslate2_sentences_per_second": 150.0,
+        "bleu": 33.0,
+        "ctranslate2_bleu": 33.1,
+    }
+    write_picture([row], tmp_path / "speed.png")
+    assert (tmp_path / "speed.png").read_bytes().startswith(b"\x89PNG")
+    with pytest.raises(UserError, match="needs --reference"):
+        write_picture([{**row, "bleu": None}], tmp_path / "none.png")
