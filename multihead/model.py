@@ -204,17 +204,18 @@ class Rows:
     reordered; sentences with fewer leave some places unused, and only there.
     """
 
+    sentence: Tensor  # R: whose each row is; rows of one sentence follow each other
     place: Tensor  # R: sentence · W + which of its rows this is
     n_sentences: int
     width: int  # W
 
     @staticmethod
     def of(sentence: Tensor, n_sentences: int) -> "Rows":
-        """`sentence` says whose each row is (R); rows of one sentence follow each other."""
+        """The rows of these sentences (R), of which there are `n_sentences`, some maybe without a row."""
         counts = sentence.bincount(minlength=n_sentences)  # B
         first, width = counts.cumsum(0) - counts, int(counts.max())
         place = sentence * width + torch.arange(len(sentence), device=sentence.device) - first[sentence]
-        return Rows(place, n_sentences, width)
+        return Rows(sentence, place, n_sentences, width)
 
     def spread(self, x: Tensor, fill: float = 0.0) -> Tensor:
         """R … to B W …"""
@@ -244,20 +245,20 @@ class DecoderState:
     memory_kv: list[KeysValues]  # of each layer, B H S K
     memory_mask: Tensor  # B 1 1 S
     output: tuple[Tensor, Tensor | None]  # weight and bias of the map to logits, of the words that may be said
-    sentence: Tensor  # R: whose each row is; rows of one sentence follow each other
+    rows: Rows
     past: list[Past]  # of each layer, axis 0 has R rows
     n_decoded: int = 0
 
     def reorder(self, rows: Tensor) -> None:
         """Make row i continue from what row `rows[i]` was."""
         self.past = [{name: kept.index_select(0, rows) for name, kept in layer.items()} for layer in self.past]
-        self.sentence = self.sentence[rows]
+        self.rows = Rows.of(self.rows.sentence[rows], self.rows.n_sentences)
 
     def keep_sentences(self, sentences: Tensor) -> None:
         """Go on with these sentences only; no row may be of another."""
         self.memory_kv = [(k[sentences], v[sentences]) for k, v in self.memory_kv]
         self.memory_mask = self.memory_mask[sentences]
-        self.sentence = torch.searchsorted(sentences, self.sentence)
+        self.rows = Rows.of(torch.searchsorted(sentences, self.rows.sentence), len(sentences))
 
 
 class Transformer(nn.Module):
@@ -326,7 +327,7 @@ class Transformer(nn.Module):
             memory_kv=self._memory_keys_values(memory),
             memory_mask=memory_mask,
             output=(weight, bias) if words is None else (weight[words], None if bias is None else bias[words]),
-            sentence=torch.arange(len(source_ids), device=source_ids.device),
+            rows=Rows.of(torch.arange(len(source_ids), device=source_ids.device), len(source_ids)),
             past=[{} for _ in self.decoder],
         )
 
@@ -335,9 +336,8 @@ class Transformer(nn.Module):
         x = self._embed(self.target_embedding, ids.unsqueeze(1), start=state.n_decoded)  # R 1 D
         state.n_decoded += 1
         mask = torch.ones(1, state.n_decoded, dtype=torch.bool, device=x.device)  # the past is all visible
-        rows = Rows.of(state.sentence, len(state.memory_mask))
         for layer, memory_kv, past in zip(self.decoder, state.memory_kv, state.past, strict=True):
-            x = layer(x, mask, Memory(memory_kv, state.memory_mask, rows), past)
+            x = layer(x, mask, Memory(memory_kv, state.memory_mask, state.rows), past)
         return F.linear(self.decoder_norm(x.squeeze(1)), *state.output)  # R V
 
     def _memory_keys_values(self, memory: Tensor) -> list[KeysValues]:

@@ -72,10 +72,15 @@ class Ensemble:
         votes = [self._only_allowed(logits).log_softmax(dim=-1) for logits in steps]
         return votes[0] if len(votes) == 1 else torch.stack(votes).logsumexp(dim=0) - math.log(len(votes))
 
+    @property
+    def rows(self) -> Rows:
+        """The same for all models."""
+        return self._states[0].rows
+
     def _only_allowed(self, logits: Tensor) -> Tensor:
         if self._words is None:
             return logits
-        return logits.add_(self._words.barred[self._states[0].sentence])  # each sentence has words of its own
+        return logits.add_(self._words.barred[self.rows.sentence])  # each sentence has words of its own
 
     def select(self, rows: Tensor, sentences: Tensor | None) -> None:
         """Go on with these rows, and if only some sentences have rows left, with those."""
@@ -160,7 +165,7 @@ class _Beams:
         most = self.config.beam + 1
         values, at = step.topk(min(most, step.size(1)), dim=1)  # R C, and no sentence needs more of one row
         ids = at if self.words is None else self.words.ids[at]
-        rows = Rows.of(self.sentence, len(self.sentences))
+        rows = self.ensemble.rows
         totals = rows.spread(values + self.log_probs.unsqueeze(1), -math.inf).flatten(1)  # B W·C
         totals, at = totals.topk(min(most, totals.size(1)), dim=1)  # B C
         row_at = rows.spread(torch.arange(len(self.sentence), device=at.device))  # B W
