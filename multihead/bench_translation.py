@@ -17,9 +17,9 @@ import torch
 
 from multihead import corpus
 from multihead.config import ConfigError, SearchConfig, UserError
+from multihead.ctranslate2_export import cached_export
 from multihead.devices import apart, peak_memory_mb
 from multihead.files import replacing
-from multihead.interop import cached_export
 from multihead.metrics import bleu
 from multihead.tokenizer import SubwordTokenizer
 from multihead.translate import Input, Translator, find_model, load

@@ -138,7 +138,7 @@ def average_command(
     _say(f"averaged {len(steps)} checkpoints, steps {steps[0]:,} to {steps[-1]:,}, into {output}")
 
 
-Model = Annotated[str, typer.Argument(help="A model folder, or the name of a bundled model.")]
+Model = Annotated[str, typer.Argument(help="A model folder, the name of a bundled model, or hf:owner/name.")]
 Beam = Annotated[int, typer.Option(help="Hypotheses kept at every step; 1 is greedy.")]
 Alpha = Annotated[float, typer.Option(help="Length penalty ((5 + length) / 6)^alpha.")]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
@@ -247,20 +247,29 @@ def inspect_command(
 def export_command(
     model: Model,
     output: Annotated[Path, typer.Option(help="Folder to write.")],
-    target_format: Annotated[str, typer.Option("--format", help="ctranslate2.")] = "ctranslate2",
-    quantization: Annotated[str, typer.Option(help="float32, int8, int8_float32, int16 and others.")] = "float32",
+    target_format: Annotated[str, typer.Option("--format", help="ctranslate2, marian or onnx.")],
+    quantization: Annotated[
+        str, typer.Option(help="Of ctranslate2: float32, int8, int8_float32, int16 and others.")
+    ] = "float32",
 ) -> None:
-    """Write the same model for another engine."""
-    if target_format != "ctranslate2":
-        raise ConfigError(f"there is no format '{target_format}'; there is ctranslate2")
-    from multihead import shortlist
-    from multihead.checkpoint import load_model
-    from multihead.interop import export_ctranslate2
+    """Write the same model for another engine: CTranslate2, Hugging Face Marian or ONNX."""
+    from multihead.interop import export
     from multihead.translate import find_model
 
-    folder = find_model(model)
-    transformer, tokenizer, _ = load_model(folder)
-    export_ctranslate2(transformer, tokenizer, output, quantization, shortlist.load(folder))
+    export(find_model(model), target_format, output, quantization)
+    _say(f"written to {output}")
+
+
+@app.command("import")
+def import_command(
+    folder: Annotated[str, typer.Argument(help="A Hugging Face Marian / OPUS-MT folder, or hf:owner/name.")],
+    output: Annotated[Path, typer.Option(help="Model folder to write.")],
+) -> None:
+    """Make a Multihead model of a Hugging Face Marian / OPUS-MT folder."""
+    from multihead.hub import download, is_on_hub
+    from multihead.marian_import import import_marian
+
+    import_marian(*((download(folder), output, folder) if is_on_hub(folder) else (Path(folder), output)))
     _say(f"written to {output}")
 
 

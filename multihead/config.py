@@ -56,8 +56,6 @@ class ModelConfig:
     pad_id: Count = 0  # the id that fills up a batch
 
     def __post_init__(self) -> None:
-        if self.positions == "sinusoidal" and self.d_model % 2:
-            raise ConfigError(f"model.d_model must be even for sinusoidal positions, got {self.d_model}")
         if self.pad_id >= self.vocab_size:
             raise ConfigError(f"model.pad_id {self.pad_id} is not in a vocabulary of {self.vocab_size}")
 
@@ -68,7 +66,7 @@ class DataConfig:
 
     source_lang: str = ""  # such as en; guessed from a file called a.en
     target_lang: str = ""  # such as de
-    tokenizer: Literal["bpe", "wordpiece"] = "bpe"  # §5.1: byte-pair en-de, word pieces en-fr
+    tokenizer: Literal["bpe", "wordpiece", "unigram"] = "bpe"  # §5.1; unigram is for imported models
     bpe_dropout: Share = 0.0  # chance that a merge is left out while training (0: off, as in the paper)
     clean: bool = True  # drop copies, duplicates and pairs of very unequal length
     max_ratio: PositiveFloat = 3.0  # longest side / shortest side, in bytes
@@ -93,6 +91,7 @@ class TrainConfig:
     minutes: NonNegative = 0.0  # stop after this wall time, preparation included (0: no limit)
     warmup: Positive = 4000  # steps over which the rate rises (§5.3)
     lr_scale: PositiveFloat = 1.0  # multiplies eq. (3)
+    decay: Literal["sqrt", "linear"] = "sqrt"  # after the warm-up: eq. (3), or straight down to 0 at the run's end
     beta1: Share = 0.9  # of Adam
     beta2: Share = 0.98  # of Adam
     eps: PositiveFloat = 1e-9  # of Adam

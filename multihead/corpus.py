@@ -34,7 +34,7 @@ from multihead.text import (
     read_lines,
     read_pairs,
 )
-from multihead.tokenizer import SubwordTokenizer
+from multihead.tokenizer import SubwordTokenizer, check_can_be_learned
 
 Ids = NDArray[np.unsignedinteger]
 Talk = Callable[[str], None]
@@ -126,6 +126,7 @@ def prepare(
     """Clean `text`, learn the tokenizer and write `folder`, which appears whole or not at all."""
     if folder.exists() and not (folder.is_dir() and not any(folder.iterdir())):
         raise UserError(f"{folder} is there already and is not empty: choose another folder, or remove it")
+    check_can_be_learned(config.tokenizer)
     report = Report()
     with appearing_whole(folder) as aside:
         spool = _Spool(aside / "clean.txt")

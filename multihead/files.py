@@ -8,6 +8,13 @@ from collections.abc import Iterator
 from pathlib import Path
 
 
+def is_free(folder: Path, marker: str) -> bool:
+    """True if a folder can be written: nothing is there, or an earlier one of its kind, which has the file `marker`."""
+    if not folder.exists():
+        return True
+    return folder.is_dir() and (not any(folder.iterdir()) or (folder / marker).exists())
+
+
 @contextlib.contextmanager
 def appearing_whole(folder: Path) -> Iterator[Path]:
     """A folder to write into: it gets its name once all is on the disk, and vanishes if the work fails."""
@@ -51,6 +58,12 @@ def sync(path: Path) -> None:
         os.fsync(handle)
     finally:
         os.close(handle)
+
+
+def cache_folder() -> Path:
+    """Where what can be made again is kept for this user."""
+    base = Path(os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache"))
+    return base / "multihead"
 
 
 def sha256(path: Path) -> str:

@@ -190,7 +190,7 @@ def sinusoids(max_len: int, d_model: int) -> Tensor:
     """§3.5: sin(pos / 10000^(2i/d_model)) in the even dimensions, the cosine of the same in the odd ones."""
     position = torch.arange(max_len, dtype=torch.float64).unsqueeze(1)
     angle = position * 10_000.0 ** (-torch.arange(0, d_model, 2, dtype=torch.float64) / d_model)
-    return torch.stack([angle.sin(), angle.cos()], dim=-1).flatten(1).float()  # max_len D
+    return torch.stack([angle.sin(), angle.cos()], dim=-1).flatten(1)[:, :d_model].float()  # max_len D
 
 
 # The whole model
@@ -299,7 +299,7 @@ class Transformer(nn.Module):
     def hidden(self, source_ids: Tensor, target_ids: Tensor) -> Tensor:
         """The decoder's output, before the map to logits."""
         memory, memory_mask = self.encode(source_ids)  # B S D, B 1 1 S
-        x = self._embed(self.target_embedding, target_ids)  # B T D
+        x = self.embed(self.target_embedding, target_ids)  # B T D
         # The look-ahead mask also hides the target's padding, which is always later than what is real.
         mask = torch.ones(x.size(1), x.size(1), dtype=torch.bool, device=x.device).tril()  # T T
         for layer, memory_kv in zip(self.decoder, self._memory_keys_values(memory), strict=True):
@@ -310,7 +310,7 @@ class Transformer(nn.Module):
     def encode(self, source_ids: Tensor) -> tuple[Tensor, Tensor]:
         """The encoder's output, and the mask that hides the source's padding."""
         mask = (source_ids != self.config.pad_id)[:, None, None, :]  # B 1 1 S
-        x = self._embed(self.source_embedding, source_ids)  # B S D
+        x = self.embed(self.source_embedding, source_ids)  # B S D
         for layer in self.encoder:
             x = layer(x, mask)
         x = self.encoder_norm(x)
@@ -333,7 +333,7 @@ class Transformer(nn.Module):
 
     def step(self, ids: Tensor, state: DecoderState) -> Tensor:
         """Logits (R V) of the token after `ids` (R), one token of each row; `state` remembers those before."""
-        x = self._embed(self.target_embedding, ids.unsqueeze(1), start=state.n_decoded)  # R 1 D
+        x = self.embed(self.target_embedding, ids.unsqueeze(1), start=state.n_decoded)  # R 1 D
         state.n_decoded += 1
         mask = torch.ones(1, state.n_decoded, dtype=torch.bool, device=x.device)  # the past is all visible
         for layer, memory_kv, past in zip(self.decoder, state.memory_kv, state.past, strict=True):
@@ -344,7 +344,7 @@ class Transformer(nn.Module):
         layers = cast(Iterable[DecoderLayer], self.decoder)
         return [layer.cross_attention.keys_values(memory) for layer in layers]  # of each layer, B H S K
 
-    def _embed(self, embedding: nn.Embedding, ids: Tensor, start: int = 0) -> Tensor:
+    def embed(self, embedding: nn.Embedding, ids: Tensor, start: int = 0) -> Tensor:
         """§3.4 and §3.5: embeddings times √d_model, plus positions; dropout on the sum (§5.4)."""
         end = start + ids.size(1)
         if end > self.config.max_len:

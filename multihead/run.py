@@ -22,11 +22,12 @@ from multihead.config import ConfigError, Overrides, RunConfig, SearchConfig, Us
 from multihead.corpus import ParallelText, Summary, Talk
 from multihead.devices import matmul_flops
 from multihead.files import replace_text
+from multihead.interop import where_to
 from multihead.journal import Journal, plain_talk
 from multihead.metrics import scores
 from multihead.model import count_parameters
 from multihead.tokenizer import SubwordTokenizer
-from multihead.trainer import Meter, Trainer, learning_rate
+from multihead.trainer import Meter, Trainer
 
 MAX_SKIPPED = 10  # steps in a row without a usable gradient, after which a run is stopped
 N_EXAMPLES = 4  # validation sentences shown at the end
@@ -87,6 +88,7 @@ def train(request: Request, console: Console | None = None) -> Path:
             f"{count_parameters(trainer.model) / 1e6:.1f} million parameters, {len(trainer.train_shards):,} pairs, "
             f"batches of {run_config.data.batch_tokens:,} tokens, {trainer.device.type}"
         )
+        talk(f"this shape {where_to(run_config.model)}")
         with Journal(request.output, console, after_step=trainer.state.step) as journal:
             reason = Run(trainer, journal, request.output).until_finished()
             journal.say(f"stopped at step {trainer.state.step:,}: {reason}")
@@ -218,19 +220,13 @@ class Run:
                 f"the gradient was infinite or undefined for {MAX_SKIPPED} steps in a row, up to step {state.step:,}: "
                 "lower train.lr_scale, lengthen train.warmup or set train.clip_norm, and start anew"
             )
-        self.journal.progress(state.step, self._share())
+        self.journal.progress(state.step, trainer.share())
         if state.step % self.config.log_every == 0:
             self._log()
         better = state.step % self.config.validate_every == 0 and self._validate()
         late = time.monotonic() - self._saved_at > 60 * self.config.save_minutes
         if better or late or state.step % self.config.save_every == 0:
             self._save()
-
-    def _share(self) -> float:
-        """How much of the run is done, by whichever limit is nearer."""
-        state = self.trainer.state
-        by_time = state.seconds / (60 * self.config.minutes) if self.config.minutes else 0.0
-        return max(state.step / self.config.steps, by_time)
 
     def _seconds_left(self) -> float:
         state = self.trainer.state
@@ -241,7 +237,7 @@ class Run:
 
     def _log(self) -> None:
         trainer = self.trainer
-        rate = learning_rate(trainer.state.step, trainer.config.model.d_model, self.config)
+        rate = trainer.optimizer.param_groups[0]["lr"]
         figures = {**trainer.meter.figures(), "learning_rate": rate, "skipped": trainer.state.skipped}
         self.journal.record(trainer.state.step, figures, self._seconds_left())
         trainer.meter = Meter()

@@ -27,7 +27,7 @@ FREQUENT = 100  # target words that every sentence may use
 ROUNDS = 4  # of expectation and maximisation
 RARE = 5  # times that a word has to be seen
 MOST_LINKS = 16_000_000  # word pairs learned from, about 50,000 sentences: more text changes little, and takes memory
-NEVER_SAID = [PAD_ID, UNK_ID, BOS_ID]
+NEVER_SAID = [PAD_ID, BOS_ID]  # but an unknown word may be said: an imported model has learned when
 
 
 @dataclass(frozen=True, slots=True)

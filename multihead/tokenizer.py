@@ -11,12 +11,13 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
-from tokenizers import Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers, trainers
+from tokenizers import Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers, processors, trainers
 
-from multihead.config import UserError
+from multihead.config import ConfigError, UserError
 
 PAD_ID, UNK_ID, BOS_ID, EOS_ID = range(4)
 SPECIAL_TOKENS = ["<pad>", "<unk>", "<s>", "</s>"]  # in the order of the ids above
+ONLY_SAID = "\ue000"  # begins a piece that no text is cut into, where source and target have pieces of their own
 
 # A word keeps its accents, vowel signs and inner apostrophes (\p{M} matters in Hindi, Thai, Arabic, ...), digits stand
 # alone so that numbers are copied digit by digit, and punctuation stands apart from words.
@@ -31,6 +32,7 @@ class SubwordTokenizer:
     def __init__(self, backend: Tokenizer) -> None:
         # Not stored in tokenizer.json: without it "</s>" in a user's text would become the end symbol.
         backend.encode_special_tokens = True
+        backend.post_processor = None  # which could add an end symbol: that is done where batches are made
         self._backend = backend
         self._resegmenter: _Resegmenter | None = None
 
@@ -52,8 +54,12 @@ class SubwordTokenizer:
         return text
 
     def tokens(self, ids: Sequence[int]) -> list[str]:
-        """Each id as its piece in the vocabulary."""
-        return [self._backend.id_to_token(id) or "" for id in ids]
+        """Each id as its piece, for people to read."""
+        return [(self._backend.id_to_token(id) or "").removeprefix(ONLY_SAID) for id in ids]
+
+    def pieces(self) -> list[str]:
+        """The vocabulary in the order of its ids, as in tokenizer.json."""
+        return [self._backend.id_to_token(id) or "" for id in range(self.vocab_size)]
 
     def resegment(self, ids: Sequence[int], dropout: float, rng: random.Random) -> list[int]:
         """The same text in other pieces: BPE-dropout (Provilkov et al., 2020), a function of `rng` alone."""
@@ -64,6 +70,13 @@ class SubwordTokenizer:
     def to_json(self) -> str:
         """The content of tokenizer.json."""
         return self._backend.to_str(pretty=True)
+
+    def with_end_symbol(self) -> str:
+        """tokenizer.json for programs that do not add the end symbol to a source themselves."""
+        copy = Tokenizer.from_str(self.to_json())
+        end = SPECIAL_TOKENS[EOS_ID]
+        copy.post_processor = processors.TemplateProcessing(single=f"$A {end}", special_tokens=[(end, EOS_ID)])
+        return copy.to_str(pretty=True)
 
     @classmethod
     def load(cls, path: Path) -> "SubwordTokenizer":
@@ -120,6 +133,11 @@ def _wordpiece(vocab_size: int) -> tuple[Any, Any]:
 
 
 _KINDS = {"bpe": _bpe, "wordpiece": _wordpiece}
+
+
+def check_can_be_learned(kind: str) -> None:
+    if kind not in _KINDS:
+        raise ConfigError(f"data.tokenizer={kind} is for imported models: a new one learns {' or '.join(_KINDS)}")
 
 
 class _Resegmenter:

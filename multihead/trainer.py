@@ -30,10 +30,16 @@ Hidden = Callable[[Tensor, Tensor], Tensor]  # source and target ids to the deco
 GREEDY = SearchConfig(beam=1)  # good enough to follow a run
 
 
-def learning_rate(step: int, d_model: int, config: TrainConfig) -> float:
-    """§5.3, eq. (3): up in a straight line for `warmup` steps, then down with the square root of the step."""
-    rate: float = d_model**-0.5 * min(step**-0.5, step * config.warmup**-1.5)
-    return config.lr_scale * rate
+def learning_rate(step: int, d_model: int, config: TrainConfig, share: float = 0.0) -> float:
+    """§5.3, eq. (3): up in a straight line for `warmup` steps, then down with the square root of the step.
+
+    With `decay="linear"` it goes down with the `share` of the run that is done instead, and ends at zero: a short run
+    learns most while its rate falls.
+    """
+    up = step * config.warmup**-1.5
+    down = (1 - share) * config.warmup**-0.5 if config.decay == "linear" else step**-0.5
+    rate: float = config.lr_scale * d_model**-0.5 * min(up, down)
+    return rate
 
 
 @dataclass(slots=True)
@@ -93,7 +99,7 @@ class Trainer:
         usable = self._gradient_is_usable()
         if usable:
             for group in self.optimizer.param_groups:
-                group["lr"] = learning_rate(step, self.config.model.d_model, train)
+                group["lr"] = self.learning_rate()
             self.optimizer.step()
         self.optimizer.zero_grad(set_to_none=True)
         self.skipped_in_a_row = 0 if usable else self.skipped_in_a_row + 1
@@ -102,6 +108,16 @@ class Trainer:
         self.state.cursor = taken[-1][1]
         self.state.tokens_seen += n_tokens
         self.state.skipped += not usable
+
+    def share(self) -> float:
+        """How much of the run is done, by whichever limit is nearer."""
+        train, state = self.config.train, self.state
+        by_time = state.seconds / (60 * train.minutes) if train.minutes else 0.0
+        return min(1.0, max(state.step / train.steps, by_time))
+
+    def learning_rate(self) -> float:
+        """Of the next step."""
+        return learning_rate(self.state.step + 1, self.config.model.d_model, self.config.train, self.share())
 
     def _backward(self, batch: batches.Batch, n_tokens: int) -> None:
         """Add a batch's gradient; dividing by the tokens of the whole step makes accumulation change only speed."""

@@ -11,12 +11,15 @@ from itertools import islice, pairwise, zip_longest
 from pathlib import Path
 from typing import TypeVar, overload
 
-from multihead import attention, interop, shortlist
+from multihead import attention, shortlist
 from multihead.attention import AttentionMaps
 from multihead.checkpoint import load_model
 from multihead.config import RunConfig, SearchConfig, UserError, check_engine, search_config
+from multihead.ctranslate2_engine import CTranslate2Engine, FastestEngine
+from multihead.ctranslate2_export import cached_export, has_ctranslate2, why_not_ctranslate2
 from multihead.devices import pick_device
 from multihead.engines import Engine, TorchEngine
+from multihead.hub import fetch, is_on_hub
 from multihead.model import Transformer
 from multihead.search import Hypothesis, length_penalty
 from multihead.shortlist import Shortlist
@@ -272,19 +275,21 @@ def _make_engine(name: str, models: list[Transformer], tokenizer: SubwordTokeniz
         return torch_engine
     if len(models) > 1:
         raise UserError("CTranslate2 searches with one model: an ensemble needs --engine torch")
-    export = interop.cached_export(model, tokenizer, folder, quantization or "int8", words)
-    fast = interop.CTranslate2Engine(export, model.config, alone=kind == "auto")
-    return interop.FastestEngine(fast, torch_engine) if kind == "auto" else fast
+    export = cached_export(model, tokenizer, folder, quantization or "int8", words)
+    fast = CTranslate2Engine(export, model.config, alone=kind == "auto")
+    return FastestEngine(fast, torch_engine) if kind == "auto" else fast
 
 
 def _gains(models: list[Transformer], words: Shortlist | None) -> bool:
     """Whether CTranslate2 is the faster one: on CPUs, and only with a shortlist if no sentence may share a batch."""
-    able = len(models) == 1 and words is not None and not interop.why_not_ctranslate2(models[0].config)
-    return able and interop.has_ctranslate2() and pick_device().type == "cpu"
+    able = len(models) == 1 and words is not None and not why_not_ctranslate2(models[0].config)
+    return able and has_ctranslate2() and pick_device().type == "cpu"
 
 
 def find_model(name: str | Path) -> Path:
     """The folder of a model."""
+    if is_on_hub(str(name)):
+        return fetch(str(name))
     folder = Path(name)
     if folder.is_dir():
         return folder

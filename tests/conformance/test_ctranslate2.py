@@ -11,10 +11,11 @@ import pytest
 import torch
 from tokenizers import Tokenizer
 
-from multihead import interop, shortlist
+from multihead import ctranslate2_export, shortlist
 from multihead.checkpoint import load_model, weights_of
 from multihead.config import ModelConfig, SearchConfig, UserError
-from multihead.interop import CTranslate2Engine, cached_export, export_ctranslate2, why_not_ctranslate2
+from multihead.ctranslate2_engine import CTranslate2Engine
+from multihead.ctranslate2_export import STAMP, cached_export, export_ctranslate2, why_not_ctranslate2
 from multihead.model import Transformer
 from multihead.search import NOTHING, Found, Hypothesis, length_penalty, search
 from multihead.shortlist import NEVER_SAID, Shortlist
@@ -114,7 +115,10 @@ def test_every_shape_gives_the_same_numbers(shape: dict[str, object], tmp_path: 
 def test_every_weight_has_its_place(shape: dict[str, object]) -> None:
     model = random_model(**shape)
     placed = {
-        f"{name}.{kind}" for _, ours in interop._names(model.config) for name in ours for kind in ("weight", "bias")
+        f"{name}.{kind}"
+        for _, ours in ctranslate2_export._names(model.config)
+        for name in ours
+        for kind in ("weight", "bias")
     }
     assert weights_of(model).keys() - placed <= {"positions"}
 
@@ -251,6 +255,30 @@ def test_int8_translates_too(learned: Learned, tmp_path: Path) -> None:
     assert (tmp_path / "int8" / "model.bin").stat().st_size < (learned.folder / "model.bin").stat().st_size / 2
 
 
+@pytest.fixture(scope="module")
+def five_hundred(learned: Learned) -> Segments:
+    return learned.tokenizer.encode_batch([source for source, _ in copy_or_reverse(500, seed=6)])
+
+
+def test_float32_says_the_same_on_500_sentences(learned: Learned, five_hundred: Segments) -> None:
+    expected = search_with_torch(learned.model, five_hundred, SearchConfig())
+    found = learned.engine.search(five_hundred, SearchConfig())
+    assert best_tokens(found) == best_tokens(expected)
+    logs = [[one.best(1)[0].log_prob for one in both] for both in (found, expected)]
+    assert logs[0] == pytest.approx(logs[1], abs=1e-4)
+
+
+def test_int8_says_nearly_always_the_same(learned: Learned, five_hundred: Segments, tmp_path: Path) -> None:
+    export_ctranslate2(learned.model, learned.tokenizer, tmp_path / "int8", "int8")
+    engine = CTranslate2Engine(tmp_path / "int8", learned.model.config)
+    found = best_tokens(engine.search(five_hundred, SearchConfig()))
+    same = [
+        one == other
+        for one, other in zip(found, best_tokens(learned.engine.search(five_hundred, SearchConfig())), strict=True)
+    ]
+    assert sum(same) >= 0.97 * len(same)
+
+
 # Limits
 
 
@@ -362,7 +390,7 @@ def test_what_cannot_be_exported_is_refused_before_a_file_is_written(tmp_path: P
     other = Transformer(replace(model.config, vocab_size=TOKENIZER.vocab_size - 1))
     refuse_to_export(other, folder, "float32", "does not fit a tokenizer")
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(interop, "_ACTIVATIONS", {"gelu": "GELU"})
+        patch.setattr(ctranslate2_export, "_ACTIVATIONS", {"gelu": "GELU"})
         refuse_to_export(model, folder, "float32", "does not have the activation relu")
 
 
@@ -376,7 +404,7 @@ def test_a_folder_of_something_else_is_not_replaced(tmp_path: Path) -> None:
 def test_an_export_is_replaced(tmp_path: Path) -> None:
     for quantization in ("float32", "int8"):
         export_ctranslate2(random_model(), TOKENIZER, tmp_path / "export", quantization)
-    assert '"int8"' in (tmp_path / "export" / interop.STAMP).read_text()
+    assert '"int8"' in (tmp_path / "export" / STAMP).read_text()
 
 
 def test_what_cannot_be_loaded_is_said(tmp_path: Path) -> None:
@@ -413,7 +441,7 @@ def test_an_export_of_other_weights_is_made_anew(tmp_path: Path) -> None:
     before = made(export)
     assert cached_export(model, TOKENIZER, tmp_path, "float32") == export
     assert made(export) > before
-    (export / interop.STAMP).write_text("{")
+    (export / STAMP).write_text("{")
     before = made(export)
     cached_export(model, TOKENIZER, tmp_path, "float32")
     assert made(export) > before

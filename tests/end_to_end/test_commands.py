@@ -207,6 +207,21 @@ def test_a_model_is_exported_for_ctranslate2(trained: Path, tmp_path: Path) -> N
     )
 
 
+def test_what_a_format_cannot_express_is_refused_in_words(trained: Path, tmp_path: Path) -> None:
+    output = tmp_path / "out"
+    result = multihead("export", trained, "--format", "marian", "--output", output, status=1)
+    assert "cannot be exported: Marian has its LayerNorm after each sub-layer" in result.stderr
+    result = multihead("export", trained, "--format", "onnx", "--quantization", "int8", "--output", output, status=2)
+    assert "--quantization int8 is for ctranslate2" in result.stderr
+    assert not output.exists()
+
+
+def test_what_cannot_be_imported_is_refused_in_words(trained: Path, tmp_path: Path) -> None:
+    assert "there is no folder nothing" in multihead("import", "nothing", "--output", tmp_path / "x", status=1).stderr
+    result = multihead("import", trained, "--output", tmp_path / "x", status=1)
+    assert "config.json: model_type" in result.stderr
+
+
 def test_training_speed_is_measured_beside_the_plain_loop() -> None:
     result = multihead("bench", "train", "--preset", "tiny", "--steps", "1", "--batch-tokens", "300", "--json")
     figures = json.loads(result.stdout)

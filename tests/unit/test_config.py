@@ -82,7 +82,6 @@ def test_a_mistyped_preset_is_refused_with_the_nearest_name() -> None:
         ({"model.norm": "middle"}, "model.norm=middle"),
         ({"train.steps": 0}, "train.steps=0"),
         ({"train.lr_scale": "nan"}, "train.lr_scale"),
-        ({"model.d_model": 33}, "even"),
         ({"data.batch_tokens": 100}, "data.max_length"),
         ({"data.max_length": 1024}, "model.max_len"),
         ({"train.average": 9}, "train.keep"),

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from multihead import corpus
-from multihead.config import DataConfig, UserError
+from multihead.config import ConfigError, DataConfig, UserError
 from multihead.corpus import ParallelText, Shards, ShardWriter, Summary, prepare
 from multihead.text import RawPair
 from multihead.tokenizer import SubwordTokenizer
@@ -108,6 +108,11 @@ def test_word_pieces_by_one_field(tmp_path: Path) -> None:
     model = json.loads((tmp_path / "data" / "tokenizer.json").read_text(encoding="utf-8"))["model"]
     assert model["type"] == "WordPiece"
     assert decoded(tmp_path / "data", "train") == pairs
+
+
+def test_a_tokenizer_that_is_only_imported_is_refused_before_any_work(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="is for imported models"):
+        prepare(ParallelText(train=raw([("a", "b")])), tmp_path / "data", DataConfig(tokenizer="unigram"))
 
 
 def test_standard_input_can_be_one_file_only() -> None:

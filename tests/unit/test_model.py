@@ -217,7 +217,7 @@ def test_embeddings_can_be_untied() -> None:
 
 def test_embeddings_are_scaled_by_the_square_root_of_d_model() -> None:
     model = make()
-    embedded = model._embed(model.source_embedding, torch.tensor([[7]]))
+    embedded = model.embed(model.source_embedding, torch.tensor([[7]]))
     torch.testing.assert_close(embedded[0, 0], model.source_embedding.weight[7] * math.sqrt(12) + sinusoids(1, 12)[0])
 
 

@@ -10,7 +10,7 @@ from torch import Tensor
 from multihead.config import ConfigError, SearchConfig
 from multihead.model import Transformer
 from multihead.search import Hypothesis, _Beams, length_penalty, search
-from multihead.tokenizer import BOS_ID, EOS_ID
+from multihead.tokenizer import BOS_ID, EOS_ID, PAD_ID, UNK_ID
 from tests.conftest import tiny_shape
 
 
@@ -70,10 +70,10 @@ def test_a_beam_of_1_is_greedy(seed: int) -> None:
 
 @pytest.mark.parametrize("alpha", [0.0, 0.6, 1.0])
 def test_a_beam_as_wide_as_the_space_finds_the_true_best(alpha: float) -> None:
-    """All outputs of up to 3 tokens over 4 words: the best of them, and the second, and the third."""
+    """All outputs of up to 3 tokens over 5 words, the unknown one among them: the best, the second, and the third."""
     model = make(3, vocab_size=8)
     source = torch.tensor([[4, 5, EOS_ID]])
-    words = range(4, 8)
+    words = [UNK_ID, *range(4, 8)]
     space = [list(tokens) for length in range(4) for tokens in itertools.product(words, repeat=length)]
     config = SearchConfig(beam=200, alpha=alpha, max_extra=1, n_best=3)
     found = search([model], source, config)[0].best(3)
@@ -168,11 +168,11 @@ def test_an_output_never_runs_past_the_positions_of_the_model() -> None:
         assert len(result.best(1)[0].tokens) <= 10
 
 
-def test_control_symbols_are_never_said() -> None:
+def test_padding_and_start_are_never_said() -> None:
     model = make()
-    model.output.weight.data[:3] *= 50
+    model.output.weight.data[[PAD_ID, BOS_ID]] *= 50
     for result in search([model], sources(*LENGTHS), SearchConfig(max_extra=8)):
-        assert min(result.best(1)[0].tokens, default=9) > 2
+        assert not {PAD_ID, BOS_ID} & set(result.best(1)[0].tokens)
 
 
 def test_an_output_can_be_kept_from_ending_early() -> None:

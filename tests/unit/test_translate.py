@@ -12,7 +12,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import multihead
-from multihead import engines, interop, translate
+from multihead import ctranslate2_engine, engines, translate
 from multihead.config import ConfigError, RunConfig, SearchConfig, UserError, configure
 from multihead.model import Transformer
 from multihead.search import Found, Hypothesis
@@ -106,7 +106,7 @@ def test_a_batch_equals_its_sentences_alone(
     expected = {line: translator.translate(line, beam=beam).text for line in lines}
     for size in (1, 7, 64):
         monkeypatch.setattr(engines, "BATCH_TOKENS", 33 * size)
-        monkeypatch.setattr(interop, "SHORTLIST_BATCH_TOKENS", 33 * size)
+        monkeypatch.setattr(ctranslate2_engine, "SHORTLIST_BATCH_TOKENS", 33 * size)
         for _ in range(2):
             rng.shuffle(lines)
             results = translator.translate(lines, beam=beam)

@@ -1,0 +1,237 @@
+"""Hugging Face Marian and Multihead: one model under two names, with the same numbers and the same translations."""
+
+import random
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+from multihead.checkpoint import load_model, save_model, weights_of
+from multihead.config import PRESETS, DataConfig, RunConfig, SearchConfig, UserError, configure
+from multihead.interop import export
+from multihead.marian_export import export_marian, why_not_marian
+from multihead.marian_import import import_marian
+from multihead.model import Transformer
+from multihead.search import search
+from multihead.tokenizer import BOS_ID, EOS_ID, PAD_ID, SubwordTokenizer
+from tests.conftest import tiny_shape
+from tests.marian import SENTENCES, TheirModel, lively, opus_folder
+
+transformers = pytest.importorskip("transformers", reason="transformers is not installed")
+pytest.importorskip("sentencepiece", reason="sentencepiece is not installed")
+
+Shape = dict[str, Any]
+
+SHAPES: list[Shape] = [
+    {"activation_function": "swish"},  # as OPUS-MT
+    {"activation_function": "relu"},
+    {"activation_function": "gelu", "encoder_layers": 3, "decoder_layers": 1},
+    {"share_encoder_decoder_embeddings": False},
+    {"share_encoder_decoder_embeddings": False, "tie_word_embeddings": False},
+    {"tie_word_embeddings": False},
+    {"scale_embedding": False},
+    {"d_model": 15, "encoder_attention_heads": 3, "decoder_attention_heads": 3},  # a sine more than cosines
+    {"d_model": 22, "encoder_attention_heads": 1, "decoder_attention_heads": 1},
+    {"encoder_ffn_dim": 7, "decoder_ffn_dim": 7},
+]
+
+
+def named(shape: Shape) -> str:
+    return "-".join(f"{name}={value}" for name, value in shape.items() if "decoder" not in name)
+
+
+@pytest.fixture(params=SHAPES, ids=named)
+def opus(request: pytest.FixtureRequest, tmp_path: Path) -> TheirModel:
+    return opus_folder(tmp_path / "opus-mt-en-de", **request.param)
+
+
+def imported(folder: Path, output: Path) -> tuple[Transformer, SubwordTokenizer, RunConfig]:
+    import_marian(folder, output)
+    return load_model(output)
+
+
+def our_ids(tokenizer: SubwordTokenizer, texts: list[str]) -> list[list[int]]:
+    return [[*ids, EOS_ID] for ids in tokenizer.encode_batch(texts)]
+
+
+def padded(rows: list[list[int]], pad_id: int) -> Tensor:
+    longest = max(map(len, rows))
+    return torch.tensor([row + [pad_id] * (longest - len(row)) for row in rows])
+
+
+# In
+
+
+@torch.inference_mode()
+def test_an_imported_model_has_the_same_logits(opus: TheirModel, tmp_path: Path) -> None:
+    """Over 100 random sentences: to the same ids, once they are put in order, the same logits."""
+    model, _, _ = imported(opus.folder, tmp_path / "model")
+    rng, theirs = random.Random(1), opus.places()
+    for _ in range(100):
+        source = [rng.randrange(4, len(theirs)) for _ in range(rng.randint(1, 12))]
+        target = [rng.randrange(4, len(theirs)) for _ in range(rng.randint(1, 12))]
+        ours = model(torch.tensor([[*source, EOS_ID]]), torch.tensor([[BOS_ID, *target]]))[0]
+        logits = opus.model(
+            input_ids=torch.tensor([[theirs[id] for id in [*source, EOS_ID]]]),
+            decoder_input_ids=torch.tensor([[theirs[id] for id in [BOS_ID, *target]]]),
+        ).logits[0]
+        can_be_said = [id for id in range(len(theirs)) if id != BOS_ID]  # which Marian has no word for
+        expected = logits[:, [theirs[id] for id in can_be_said]]
+        torch.testing.assert_close(ours[:, can_be_said], expected, atol=1e-4, rtol=0)
+        assert (ours[:, BOS_ID] < -1e8).all()
+
+
+@pytest.mark.parametrize("beam", [1, 4])
+def test_an_imported_model_translates_as_generate_does(opus: TheirModel, tmp_path: Path, beam: int) -> None:
+    """From text to text, through both tokenizers; without length penalty, of which each has its own."""
+    model, tokenizer, _ = imported(opus.folder, tmp_path / "model")
+    source = padded(our_ids(tokenizer, SENTENCES), PAD_ID)
+    found = search([model], source, SearchConfig(beam=beam, alpha=0.0, max_extra=8))
+    ours = [tokenizer.decode(one.best(1)[0].tokens) for one in found]
+    limits = (source != PAD_ID).sum(dim=1) + 8
+    assert ours == [opus.translate(text, beam, limit) for text, limit in zip(SENTENCES, limits.tolist(), strict=True)]
+    assert len(set(ours)) > 5
+
+
+def test_texts_are_cut_as_sentencepiece_cuts_them(tmp_path: Path) -> None:
+    opus = opus_folder(tmp_path / "opus")
+    _, tokenizer, _ = imported(opus.folder, tmp_path / "model")
+    odd = ["  two  spaces ", "", "Ａ ﬁ ½", "Straße", "日本 and ß", "tab\there", "…", "a\u00a0b", "don't-do; it!"]  # noqa: RUF001
+    for text in SENTENCES + odd:
+        theirs = opus.tokenizer(text).input_ids[:-1]
+        assert [opus.places()[id] for id in tokenizer.encode(text)] == theirs, text
+
+
+def test_control_symbols_in_a_text_are_text(tmp_path: Path) -> None:
+    _, tokenizer, _ = imported(opus_folder(tmp_path / "opus").folder, tmp_path / "model")
+    for text in ("</s>", "a <pad> b", "<s><unk>", "a</s>b"):
+        assert not {PAD_ID, BOS_ID, EOS_ID} & set(tokenizer.encode(text)), text
+
+
+def test_a_language_code_is_one_piece(tmp_path: Path) -> None:
+    opus = opus_folder(tmp_path / "opus", codes=[">>deu<<", ">>nld<<"])
+    _, tokenizer, _ = imported(opus.folder, tmp_path / "model")
+    ids = tokenizer.encode(">>nld<< A man rides a bike.")
+    assert [opus.places()[id] for id in ids] == opus.tokenizer(">>nld<< A man rides a bike.").input_ids[:-1]
+    assert tokenizer.tokens(ids)[0] == ">>nld<<"
+
+
+def test_exported_again_it_is_what_it_was(opus: TheirModel, tmp_path: Path) -> None:
+    """Every tensor bit for bit and every file of the vocabulary, unless embeddings were not scaled as the paper's."""
+    imported(opus.folder, tmp_path / "model")
+    export(tmp_path / "model", "marian", tmp_path / "again")
+    again = transformers.MarianMTModel.from_pretrained(tmp_path / "again").eval()
+    ids = torch.tensor([[5, 6, 7, opus.eos_id]])
+    with torch.inference_mode():
+        expected = opus.model(input_ids=ids, decoder_input_ids=ids).logits
+        torch.testing.assert_close(again(input_ids=ids, decoder_input_ids=ids).logits, expected, atol=1e-5, rtol=0)
+    if opus.model.config.scale_embedding:
+        theirs = opus.model.state_dict()
+        assert all(torch.equal(tensor, theirs[name]) for name, tensor in again.state_dict().items())
+    for name in ("vocab.json", "source.spm", "target.spm"):
+        assert (tmp_path / "again" / name).read_bytes() == (opus.folder / name).read_bytes()
+    tokenizer = transformers.AutoTokenizer.from_pretrained(tmp_path / "again")
+    assert tokenizer(SENTENCES).input_ids == opus.tokenizer(SENTENCES).input_ids
+
+
+def test_half_precision_is_read_too(tmp_path: Path) -> None:
+    opus = opus_folder(tmp_path / "opus", dtype=torch.float16)
+    model, _, _ = imported(opus.folder, tmp_path / "model")
+    assert {weight.dtype for weight in weights_of(model).values()} == {torch.float32}
+
+
+def test_a_stored_table_of_positions_has_to_be_ours(tmp_path: Path) -> None:
+    name = "model.encoder.embed_positions.weight"
+    opus = opus_folder(tmp_path / "opus", stored=[name])
+    imported(opus.folder, tmp_path / "model")
+    opus = opus_folder(tmp_path / "learned", stored=[name], change=lambda tensors: tensors[name].add_(0.1))
+    with pytest.raises(UserError, match="are not the sinusoids"):
+        import_marian(opus.folder, tmp_path / "other")
+
+
+# Out
+
+OURS: list[Shape] = [
+    {"d_model": 12, "n_heads": 3, "d_k": 4, "d_v": 4},
+    {"d_model": 12, "n_heads": 3, "d_k": 2, "d_v": 4},  # row B of Table 3
+    {"d_model": 12, "n_heads": 3, "d_k": 4, "d_v": 4, "tie": "target", "activation": "gelu"},
+    {"d_model": 12, "n_heads": 3, "d_k": 4, "d_v": 4, "tie": "none", "attention_bias": True, "output_bias": True},
+    {"d_model": 15, "n_heads": 3, "d_k": 5, "d_v": 5, "activation": "swish", "encoder_layers": 1},
+]
+TOKENIZER = SubwordTokenizer.learn(SENTENCES * 3, 300)
+
+
+def our_model(**shape: Any) -> Transformer:
+    torch.manual_seed(3)
+    model = Transformer(tiny_shape(vocab_size=TOKENIZER.vocab_size, max_len=128, **shape)).eval()
+    lively(list(model.parameters()))
+    return model
+
+
+def saved(model: Transformer, folder: Path) -> None:
+    data = DataConfig(max_length=100, source_lang="en", target_lang="de")
+    config = RunConfig(model=model.config, data=data)
+    save_model(folder, weights_of(model), config, TOKENIZER.to_json(), {"steps": 7})
+
+
+@torch.inference_mode()
+@pytest.mark.parametrize("shape", OURS, ids=lambda shape: "-".join(map(str, shape.values())))
+def test_an_exported_model_is_the_same_in_transformers(shape: Shape, tmp_path: Path) -> None:
+    model = our_model(**shape)
+    saved(model, tmp_path / "model")
+    export(tmp_path / "model", "marian", tmp_path / "marian")
+    theirs = transformers.MarianMTModel.from_pretrained(tmp_path / "marian").eval()
+    tokenizer = transformers.AutoTokenizer.from_pretrained(tmp_path / "marian")
+    batch = tokenizer(SENTENCES, return_tensors="pt", padding=True)
+    source = padded(our_ids(TOKENIZER, SENTENCES), PAD_ID)
+    assert torch.equal(batch.input_ids, source)
+    target = torch.randint(4, TOKENIZER.vocab_size, (len(SENTENCES), 9))
+    target[:, 0] = BOS_ID
+    logits = theirs(input_ids=source, attention_mask=batch.attention_mask, decoder_input_ids=target).logits
+    torch.testing.assert_close(logits, model(source, target), atol=1e-4, rtol=0)
+    for beam in (1, 4):
+        found = search([model], source, SearchConfig(beam=beam, alpha=0.0, max_extra=8))
+        ours = [TOKENIZER.decode(one.best(1)[0].tokens) for one in found]
+        limits = (source != PAD_ID).sum(dim=1) + 8
+        again = TheirModel(theirs, tokenizer, tmp_path / "marian")
+        expected = [again.translate(text, beam, limit) for text, limit in zip(SENTENCES, limits.tolist(), strict=True)]
+        assert ours == expected
+        assert len(set(ours)) > 5
+
+
+@pytest.mark.parametrize("shape", [OURS[0], *OURS[2:]], ids=lambda shape: "-".join(map(str, shape.values())))
+def test_imported_again_it_is_what_it_was_bit_for_bit(shape: Shape, tmp_path: Path) -> None:
+    model = our_model(**shape)
+    saved(model, tmp_path / "model")
+    export(tmp_path / "model", "marian", tmp_path / "marian")
+    again, tokenizer, config = imported(tmp_path / "marian", tmp_path / "again")
+    before, after = weights_of(model), weights_of(again)
+    assert before.keys() == after.keys()
+    assert all(torch.equal(before[name], after[name]) for name in before)
+    assert replace(config.model, dropout=model.config.dropout) == model.config
+    assert tokenizer.encode_batch(SENTENCES) == TOKENIZER.encode_batch(SENTENCES)
+
+
+WHY_NOT: list[tuple[Shape, str]] = [
+    ({"norm": "pre"}, "norm=post"),
+    ({"positions": "learned"}, "sinusoidal"),
+    ({"d_k": 64}, "share d_model"),
+    ({"n_heads": 5}, "share d_model"),
+]
+
+
+@pytest.mark.parametrize(("shape", "words"), WHY_NOT, ids=lambda value: str(value))
+def test_what_marian_cannot_be_is_refused_before_a_file_is_written(shape: Shape, words: str, tmp_path: Path) -> None:
+    config = tiny_shape(**{"d_k": 4, "d_v": 4, **shape})
+    assert words in why_not_marian(config)
+    with pytest.raises(UserError, match=words):
+        export_marian(Transformer(config), TOKENIZER, RunConfig(), tmp_path / "marian", tmp_path)
+    assert not list(tmp_path.iterdir())
+
+
+def test_every_row_of_table_3_that_is_like_the_paper_can_leave() -> None:
+    unable = {name for name in PRESETS if why_not_marian(configure(PRESETS[name]).model)}
+    assert unable == {"tiny", "small", "small-fast", "table3-e-learned"}
