@@ -269,7 +269,10 @@ def import_command(
     from multihead.hub import download, is_on_hub
     from multihead.marian_import import import_marian
 
-    import_marian(*((download(folder), output, folder) if is_on_hub(folder) else (Path(folder), output)))
+    if is_on_hub(folder):
+        import_marian(download(folder), output, folder)
+    else:
+        import_marian(Path(folder), output)
     _say(f"written to {output}")
 
 

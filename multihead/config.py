@@ -300,7 +300,8 @@ def search_config(**options: object) -> SearchConfig:
 def explain(error: ValidationError) -> str:
     """What is wrong with a setting, in a sentence that begins with its name."""
     first = error.errors()[0]
-    return f"{'.'.join(map(str, first['loc']))}={first['input']}: {first['msg']}"
+    name = ".".join(map(str, first["loc"]))
+    return f"{name} is missing" if first["type"] == "missing" else f"{name}={first['input']}: {first['msg']}"
 
 
 def flatten(config: RunConfig) -> dict[str, Any]:

@@ -134,8 +134,11 @@ class TheirConfig:
 
 
 def read_config(files: MarianFolder) -> TheirConfig:
+    document = files.json("config.json")
+    if "model_type" not in document and "format" in document:
+        raise UserError(f"{files.path} is a model of Multihead already")
     try:
-        config: TheirConfig = TypeAdapter(TheirConfig).validate_python(files.json("config.json"))
+        config: TheirConfig = TypeAdapter(TheirConfig).validate_python(document)
     except ValidationError as error:
         raise UserError(f"{files.path}/config.json: {explain(error)}") from None
     if reason := config.why_not():

@@ -1,5 +1,6 @@
 """Folders as OPUS-MT has them: a random MarianMTModel with SentencePiece vocabularies learned from a few sentences."""
 
+import functools
 import json
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
@@ -116,7 +117,7 @@ def write_vocabulary(folder: Path, codes: Iterable[str] = ()) -> dict[str, int]:
     folder.mkdir(parents=True)
     pieces: dict[str, None] = {}
     for name, texts in (("source", SENTENCES), ("target", TRANSLATIONS)):
-        model = learn_spm(texts)
+        model = learn_spm(tuple(texts))
         (folder / f"{name}.spm").write_bytes(model)
         pieces |= dict.fromkeys(pieces_of(model))
     ordered = ["</s>", "<unk>", *codes, *(piece for piece in pieces if piece not in ("<s>", "</s>", "<unk>")), "<pad>"]
@@ -125,7 +126,8 @@ def write_vocabulary(folder: Path, codes: Iterable[str] = ()) -> dict[str, int]:
     return vocabulary
 
 
-def learn_spm(texts: Iterable[str]) -> bytes:
+@functools.cache
+def learn_spm(texts: tuple[str, ...]) -> bytes:
     import sentencepiece
 
     written = BytesIO()

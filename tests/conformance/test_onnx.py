@@ -18,6 +18,7 @@ from multihead.translate import load
 from tests.conftest import copy_or_reverse, tiny_shape
 
 onnxruntime = pytest.importorskip("onnxruntime", reason="onnxruntime is not installed")
+pytestmark = pytest.mark.xdist_group("onnx")  # to export takes seconds: once, in one process
 
 TOKENIZER = SubwordTokenizer.learn(["a man", "ein Mann"] * 3, 270)
 EXAMPLE = Path(__file__).parents[2] / "examples" / "onnx_translate.py"

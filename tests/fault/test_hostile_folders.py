@@ -141,6 +141,11 @@ def test_a_vocabulary_of_the_wrong_size_is_refused(folder: Path, vocabulary: Any
     refuse(folder, words)
 
 
+def test_a_field_that_is_missing_is_named(folder: Path) -> None:
+    (folder / "config.json").write_text('{"model_type": "marian", "vocab_size": 9}')
+    refuse(folder, "d_model is missing$")
+
+
 def test_a_huge_file_is_not_read(folder: Path) -> None:
     for name in ("vocab.json", "source.spm"):
         os.truncate(folder / name, MOST_BYTES + 1)  # a hole, which takes no room
