@@ -17,6 +17,7 @@ PACKAGE = ROOT / "multihead"
 # A module imports only from lines above its own.
 LAYERS = [
     {"config", "devices", "files", "lexicon"},
+    {"clauses"},
     {"grammar", "journal", "layouts", "loss", "marian_folder", "metrics", "model", "text", "tokenizer"},
     {"attention", "corpus", "marian_tokenizer"},
     {"batches", "figures", "marian", "shortlist"},

@@ -8,15 +8,10 @@ from itertools import chain
 
 import pytest
 
-from multihead.grammar import (
+from multihead.clauses import (
     ACC,
     DAT,
-    DESCRIPTION,
-    DETERMINER,
-    GROUPS,
-    KINDS,
     NOM,
-    PRONOUN,
     Clause,
     Nominal,
     Noun,
@@ -26,9 +21,9 @@ from multihead.grammar import (
     noun_phrase,
     number,
     prepositional,
-    sentence_pairs,
     with_ending,
 )
+from multihead.grammar import DESCRIPTION, DETERMINER, GROUPS, KINDS, PRONOUN, sentence_pairs
 from multihead.lexicon import CONSTRUCTIONS
 
 TRAIN, VALID, TEST = sentence_pairs("train"), sentence_pairs("valid"), sentence_pairs("test")
