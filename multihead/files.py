@@ -8,11 +8,12 @@ from collections.abc import Iterator
 from pathlib import Path
 
 
-def is_free(folder: Path, marker: str) -> bool:
+def is_free(folder: Path, marker: str | None = None) -> bool:
     """True if a folder can be written: nothing is there, or an earlier one of its kind, which has the file `marker`."""
     if not folder.exists():
         return True
-    return folder.is_dir() and (not any(folder.iterdir()) or (folder / marker).exists())
+    is_of_its_kind = marker is not None and (folder / marker).exists()
+    return folder.is_dir() and (is_of_its_kind or not any(folder.iterdir()))
 
 
 @contextlib.contextmanager

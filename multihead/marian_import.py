@@ -40,7 +40,7 @@ CLOSE = 2e-3  # how far a stored table of positions may be from the sinusoids, i
 
 def import_marian(folder: Path, output: Path, name: str = "") -> None:
     """A Marian / OPUS-MT folder as a model of ours; `name` says where it came from, if not by its folder."""
-    if not is_free(output, "config.json") or (output.is_dir() and any(output.iterdir()) and not _was_imported(output)):
+    if not is_free(output) and not _was_imported(output):
         raise UserError(f"{output} is there already, and was not imported: give another folder")
     files = MarianFolder(folder)
     theirs, vocabulary = read_config(files), read_vocabulary(files)

@@ -302,7 +302,7 @@ class Transformer(nn.Module):
         x = self.embed(self.target_embedding, target_ids)  # B T D
         # The look-ahead mask also hides the target's padding, which is always later than what is real.
         mask = torch.ones(x.size(1), x.size(1), dtype=torch.bool, device=x.device).tril()  # T T
-        for layer, memory_kv in zip(self.decoder, self._memory_keys_values(memory), strict=True):
+        for layer, memory_kv in zip(self.decoder, self.memory_keys_values(memory), strict=True):
             x = layer(x, mask, Memory(memory_kv, memory_mask))
         hidden: Tensor = self.decoder_norm(x)  # B T D
         return hidden
@@ -324,7 +324,7 @@ class Transformer(nn.Module):
         memory, memory_mask = self.encode(source_ids)
         weight, bias = self.output.weight, self.output.bias
         return DecoderState(
-            memory_kv=self._memory_keys_values(memory),
+            memory_kv=self.memory_keys_values(memory),
             memory_mask=memory_mask,
             output=(weight, bias) if words is None else (weight[words], None if bias is None else bias[words]),
             rows=Rows.of(torch.arange(len(source_ids), device=source_ids.device), len(source_ids)),
@@ -340,7 +340,8 @@ class Transformer(nn.Module):
             x = layer(x, mask, Memory(memory_kv, state.memory_mask, state.rows), past)
         return F.linear(self.decoder_norm(x.squeeze(1)), *state.output)  # R V
 
-    def _memory_keys_values(self, memory: Tensor) -> list[KeysValues]:
+    def memory_keys_values(self, memory: Tensor) -> list[KeysValues]:
+        """What each decoder layer attends to, projected once a sentence."""
         layers = cast(Iterable[DecoderLayer], self.decoder)
         return [layer.cross_attention.keys_values(memory) for layer in layers]  # of each layer, B H S K
 

@@ -12,6 +12,7 @@ import json
 import logging
 import warnings
 from collections.abc import Iterable, Iterator
+from itertools import chain
 from pathlib import Path
 from typing import Any, cast
 
@@ -37,8 +38,7 @@ class Encoder(nn.Module):
 
     def forward(self, source_ids: Tensor) -> tuple[Tensor, ...]:
         memory, mask = self.model.encode(source_ids)  # B S D, B 1 1 S
-        flat = [part for layer in _decoder_layers(self.model) for part in layer.cross_attention.keys_values(memory)]
-        return mask[:, 0, 0], *flat
+        return mask[:, 0, 0], *chain.from_iterable(self.model.memory_keys_values(memory))
 
 
 class DecoderStep(nn.Module):
@@ -52,7 +52,7 @@ class DecoderStep(nn.Module):
         model, n_decoded = self.model, past[0].size(2)
         x = model.embed(model.target_embedding, ids.unsqueeze(1), n_decoded)  # B 1 D
         present: list[Tensor] = []
-        for n, layer in enumerate(_decoder_layers(model)):
+        for n, layer in enumerate(cast(Iterable[DecoderLayer], model.decoder)):
             here = slice(2 * n, 2 * n + 2)
             keys, values = memory[here]
             x = self._layer(layer, x, Memory((keys, values), memory_mask[:, None, None, :]), past[here], present)
@@ -73,10 +73,6 @@ class DecoderStep(nn.Module):
         x = layer.residual_2(x, lambda y: layer.cross_attention(y, *memory))
         x = layer.residual_3(x, layer.feed_forward)
         return x
-
-
-def _decoder_layers(model: Transformer) -> Iterable[DecoderLayer]:
-    return cast(Iterable[DecoderLayer], model.decoder)
 
 
 def export_onnx(model: Transformer, tokenizer: SubwordTokenizer, output: Path) -> None:
