@@ -2,7 +2,7 @@
 
 import math
 import random
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -10,13 +10,13 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from multihead.augment import Augment
 from multihead.corpus import Ids, Shards
-from multihead.tokenizer import BOS_ID, EOS_ID, PAD_ID, SubwordTokenizer
+from multihead.tokenizer import BOS_ID, EOS_ID, PAD_ID
 
 FULL_ENOUGH = 0.9  # of the largest batch that fits; what is smaller may have less padding
 
 Pairs = NDArray[np.signedinteger]  # indices of the pairs of one batch
-Augment = Callable[[list[tuple[Ids, Ids]], random.Random], list[tuple[Ids, Ids]]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -100,16 +100,6 @@ def collate(pairs: list[tuple[Ids, Ids]]) -> Batch:
     )
 
 
-def bpe_dropout(tokenizer: SubwordTokenizer, dropout: float, max_length: int) -> Augment:
-    """Cut every sentence anew each time it is seen. Batches grow a little: the budget counts the usual cut."""
-
-    def recut(ids: Ids, rng: random.Random) -> Ids:
-        other = tokenizer.resegment(ids.tolist(), dropout, rng)
-        return np.array(other, dtype=ids.dtype) if len(other) <= max_length else ids
-
-    return lambda pairs, rng: [(recut(source, rng), recut(target, rng)) for source, target in pairs]
-
-
 def stream(
     shards: Shards, batch_tokens: int, seed: int, cursor: Cursor, augment: Augment | None = None
 ) -> Iterator[tuple[Batch, Cursor]]:
@@ -121,7 +111,8 @@ def stream(
         for at in range(first, len(batches)):
             pairs = [shards[int(pair)] for pair in batches[at]]
             if augment:
-                pairs = augment(pairs, random.Random(f"{seed} {epoch} {at}"))
+                rng = random.Random(f"{seed} {epoch} {at}")
+                pairs = [augment(pair, rng) for pair in pairs]
             is_last = at + 1 == len(batches)
             yield collate(pairs), Cursor(epoch=epoch + 1) if is_last else Cursor(epoch=epoch, batch=at + 1)
         epoch, first = epoch + 1, 0

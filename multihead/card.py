@@ -12,6 +12,8 @@ from multihead.corpus import Summary
 from multihead.model import Transformer, count_parameters
 from multihead.text import RULES
 
+UNKNOWN_LICENCE = "not given (`--set data.licence=...`); fill it in before you share the model"
+
 
 def counted_flops(n_parameters: int, n_tokens: int) -> float:
     """About 6 operations for each parameter and target token, the source being about as long as the target."""
@@ -34,7 +36,7 @@ def write_card(name: str, config: RunConfig, summary: Summary, provenance: Prove
             *([f"{summary.description}\n"] if summary.description else []),
             f"- {summary.train_pairs:,} training pairs, {summary.valid_pairs:,} for validation",
             *_cleaning(summary),
-            "- licence: that of the text it was trained on; fill it in before you share the model\n",
+            f"- licence of the text: {data.licence or UNKNOWN_LICENCE}\n",
             "## Training\n",
             f"- {provenance['steps']:,} steps, {provenance['target_tokens']:,} target tokens, "
             f"{provenance['seconds'] / 60:.1f} minutes, seed {config.train.seed}",

@@ -58,7 +58,7 @@ def train_command(
     preset_name: Annotated[str | None, typer.Option("--preset", help="tiny, small, base, big or table3-...")] = None,
     vocab_size: VocabSize = None,
     steps: Annotated[int | None, typer.Option(help="Stop after this many steps.")] = None,
-    minutes: Annotated[float | None, typer.Option(help="Stop after this much time, preparation included.")] = None,
+    minutes: Annotated[float | None, typer.Option(help="Stop after this much time, everything included.")] = None,
     source_lang: SourceLang = None,
     target_lang: TargetLang = None,
     settings: Settings = None,
@@ -324,6 +324,53 @@ def bench_translate_command(
         print(json.dumps({**report.figures(), **({"growth": grown} if grown else {})}, indent=2))
     else:
         print("\n\n".join([report.as_text(), *([_table(grown)] if grown else [])]))
+
+
+@bench.command("serve")
+def bench_serve_command(
+    model: Model,
+    seconds: Annotated[float, typer.Option(min=0.1, help="How long each number of clients asks.")] = 10.0,
+    engine: Engine = "auto",
+    as_json: Json = False,
+) -> None:
+    """Serving: requests a second and their times for 1, 8 and 64 clients, merged into batches and one at a time."""
+    check_engine(engine)
+    from multihead.serve.bench import bench_serving
+
+    report = bench_serving(model, engine, seconds)
+    print(json.dumps(report.figures(), indent=2) if as_json else report.as_text())
+
+
+@app.command("serve")
+def serve_command(
+    models: Annotated[list[str], typer.Argument(help="Models: folders, names of bundled ones, or hf:owner/name.")],
+    host: Annotated[
+        str, typer.Option(help="Address to listen on; 0.0.0.0 for every one of this machine.")
+    ] = "127.0.0.1",
+    port: Annotated[int, typer.Option(min=0, max=65535, help="Port to listen on; 0 for any that is free.")] = 5000,
+    api_keys: Annotated[
+        Path | None, typer.Option(help="File with a key a line; without a key nobody is served.")
+    ] = None,
+    rate: Annotated[
+        str, typer.Option(help="How often one client may ask, such as 60/minute; empty for no limit.")
+    ] = "",
+    characters: Annotated[int, typer.Option(min=1, help="Characters of a request.")] = 5000,
+    waiting: Annotated[int, typer.Option(min=1, help="Characters that may wait, of all requests together.")] = 100_000,
+    batch: Annotated[int, typer.Option(min=1, help="Sentences translated at a time, of all requests together.")] = 32,
+    seconds: Annotated[float, typer.Option(min=0.1, help="Time for an answer; what takes longer is given up.")] = 30.0,
+    log: Annotated[bool, typer.Option(help="A line of JSON on stderr for each request, without its text.")] = True,
+    engine: Engine = "auto",
+) -> None:
+    """Translate for others: LibreTranslate's HTTP interface, and a page that shows what the model attends to."""
+    check_engine(engine)
+    try:
+        from multihead.serve.server import Options, serve
+        from multihead.serve.service import Limits
+    except ModuleNotFoundError as error:
+        raise UserError(f"serving needs {error.name}: pip install 'multihead[serve]'") from None
+    limits = Limits(characters=characters, waiting=waiting, batch=batch, seconds=seconds)
+    options = Options(host=host, port=port, engine=engine, api_keys=api_keys, rate=rate, log=log, limits=limits)
+    serve(models, options, _say)
 
 
 @app.command("info")

@@ -66,8 +66,10 @@ class DataConfig:
 
     source_lang: str = ""  # such as en; guessed from a file called a.en
     target_lang: str = ""  # such as de
+    licence: str = ""  # of the text, for the model's card
     tokenizer: Literal["bpe", "wordpiece", "unigram"] = "bpe"  # §5.1; unigram is for imported models
     bpe_dropout: Share = 0.0  # chance that a merge is left out while training (0: off, as in the paper)
+    haste: Share = 0.0  # chance that a source is seen in small letters or without its final mark, as typed in haste
     clean: bool = True  # drop copies, duplicates and pairs of very unequal length
     max_ratio: PositiveFloat = 3.0  # longest side / shortest side, in bytes
     max_length: Positive = 256  # tokens of one sentence; longer pairs are dropped
@@ -88,14 +90,16 @@ class TrainConfig:
     """Optimiser, schedule and regularisation of §5.3 and §5.4, and when a run saves, validates and stops."""
 
     steps: Positive = 100_000  # updates of the weights
-    minutes: NonNegative = 0.0  # stop after this wall time, preparation included (0: no limit)
+    minutes: NonNegative = 0.0  # stop after this wall time, everything included (0: no limit)
     warmup: Positive = 4000  # steps over which the rate rises (§5.3)
     lr_scale: PositiveFloat = 1.0  # multiplies eq. (3)
     decay: Literal["sqrt", "linear"] = "sqrt"  # after the warm-up: eq. (3), or straight down to 0 at the run's end
+    optimizer: Literal["adam", "muon"] = "adam"  # Adam as in §5.3, or Muon for the matrices inside the layers
     beta1: Share = 0.9  # of Adam
     beta2: Share = 0.98  # of Adam
     eps: PositiveFloat = 1e-9  # of Adam
     label_smoothing: Share = 0.1  # ε_ls (§5.4)
+    r_drop: NonNegative = 0.0  # weight of R-Drop: two passes with other dropout must agree (0: one pass, as in §5)
     clip_norm: NonNegative = 0.0  # largest gradient norm (0: no clipping, as in the paper)
     accumulate: Positive = 1  # batches summed into one step
     seed: Count = 1  # of weights, order and dropout
@@ -108,7 +112,7 @@ class TrainConfig:
     keep: Positive = 5  # newest checkpoints kept, besides the best
     average: Positive = 5  # checkpoints averaged into the published model (§6.1)
     patience: Count = 0  # validations without improvement before stopping (0: never)
-    bleu_sentences: Count = 1000  # validation sentences translated for BLEU (0: no BLEU while training)
+    bleu_sentences: Count = 1000  # validation sentences translated for BLEU while training (0: none)
 
     def __post_init__(self) -> None:
         if self.average > self.keep:
@@ -180,12 +184,18 @@ def check_engine(engine: str) -> None:
 
 
 _SMALL_DATA: Overrides = {
-    # Pre-norm bears the larger rates that small models like, so a short warm-up is enough.
+    # Pre-norm bears the larger rates that small models like, so a short warm-up is enough; Muon needs fewer steps; a
+    # rate that falls to zero makes the most of whatever time there is.
     "model.norm": "pre",
-    "train.warmup": 400,
+    "train.optimizer": "muon",
+    "train.warmup": 200,
+    "train.lr_scale": 0.8,
+    "train.decay": "linear",
+    "train.clip_norm": 1.0,
     "train.steps": 20_000,
     "train.save_every": 500,
     "train.validate_every": 500,
+    "train.bleu_sentences": 200,
 }
 
 _BIG: Overrides = {
@@ -231,6 +241,8 @@ PRESETS: dict[str, Overrides] = {
         "model.encoder_layers": 4,
         "model.decoder_layers": 4,
         "data.batch_tokens": 1024,
+        "train.warmup": 100,
+        "train.lr_scale": 1.0,
     },
     # Table 3, row by row; what is not named is as in base.
     "table3-a-h1": {"model.n_heads": 1, "model.d_k": 512, "model.d_v": 512},
@@ -262,9 +274,24 @@ def preset(name: str) -> Overrides:
     return PRESETS[name]
 
 
-def preset_for(n_pairs: int) -> str:
-    """The preset that fits a corpus of this size when the user names none."""
-    return "tiny" if n_pairs < 60_000 else "small" if n_pairs < 600_000 else "base"
+def preset_for(n_pairs: int) -> tuple[str, str]:
+    """The preset that fits a corpus of this size when the user names none, and why."""
+    if n_pairs < 60_000:
+        return "tiny", "a larger model would learn so few by heart"
+    if n_pairs < 600_000:
+        return "small", "a larger model would take days on a small machine"
+    return "base", "they are enough for the model of the paper"
+
+
+def dropout_for(n_pairs: int, epochs: float) -> float:
+    """The dropout that fits a run which sees every pair so many times.
+
+    What is seen twice cannot be learned by heart, and dropout only slows it down; a small text that is seen dozens of
+    times needs much of it.
+    """
+    if n_pairs >= 600_000:
+        return 0.1
+    return 0.0 if epochs < 4 else 0.1 if epochs < 15 else 0.2 if n_pairs >= 60_000 else 0.3
 
 
 def vocab_size_for(n_pairs: int) -> int:

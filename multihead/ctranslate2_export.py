@@ -21,7 +21,7 @@ from torch import Tensor, nn
 
 from multihead.checkpoint import weights_of
 from multihead.config import ModelConfig, UserError
-from multihead.files import appearing_whole, cache_folder, is_free
+from multihead.files import appearing_whole, cache_folder, is_bundled, is_free
 from multihead.layouts import head_width, with_wide_heads
 from multihead.model import Transformer
 from multihead.shortlist import Shortlist
@@ -239,7 +239,8 @@ def cached_export(
 
 def _places(folder: Path) -> Iterator[Path]:
     """Beside the model; where nothing can be written, in the user's cache; and else until this process ends."""
-    yield folder / "ctranslate2"
+    if not is_bundled(folder):  # what is installed is not ours to write into
+        yield folder / "ctranslate2"
     if cache_folder().is_absolute():  # there may be no home
         yield cache_folder() / "ctranslate2" / hashlib.sha256(bytes(folder.resolve())).hexdigest()[:16]
     temporary = Path(tempfile.mkdtemp(prefix="multihead-"))

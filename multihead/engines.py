@@ -6,6 +6,7 @@ in is a billion times smaller.
 """
 
 import copy
+import math
 import threading
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -22,6 +23,7 @@ from multihead.shortlist import Shortlist
 from multihead.tokenizer import EOS_ID, PAD_ID
 
 BATCH_TOKENS = 2048  # source tokens searched at a time, padding counted
+WIDE = 512  # d_model from which several cores gain from working on one sentence together
 
 Segment = list[int]  # the ids of a sentence, without the end symbol
 
@@ -65,23 +67,32 @@ class TorchEngine:
     ) -> list[Found]:
         """Batches of like length, the longest first, shared out to as many threads as there are cores."""
         lengths = np.array([[len(ids), len(ids)] for ids in segments], dtype=np.int32).reshape(-1, 2)
-        batches = [batch.tolist() for batch in cut_by_length(lengths, BATCH_TOKENS)][::-1]
+        share = math.ceil((lengths[:, 0].sum() + len(segments)) / torch.get_num_threads())  # so that no core is idle
+        batches = [batch.tolist() for batch in cut_by_length(lengths, min(BATCH_TOKENS, share))][::-1]
 
         def search_batch(batch: list[int]) -> list[Found]:
             source_ids = torch.tensor(pad([segments[at] for at in batch]), device=self.device)
             return search(models, source_ids, config, shortlist=self.shortlist)
 
-        results = _side_by_side(search_batch, batches, self.device)
+        is_wide = models[0].config.d_model >= WIDE
+        results = _side_by_side(search_batch, batches, self.device, is_wide)
         found = {at: one for batch, of in zip(batches, results, strict=True) for at, one in zip(batch, of, strict=True)}
         return [found[at] for at in range(len(segments))]
 
 
 def _side_by_side(
-    search_batch: Callable[[list[int]], list[Found]], batches: list[list[int]], device: torch.device
+    search_batch: Callable[[list[int]], list[Found]],
+    batches: list[list[int]],
+    device: torch.device,
+    is_wide: bool,
 ) -> list[list[Found]]:
-    """Each core works on a batch of its own, which takes less waiting than all of them on one."""
+    """Each core works on a batch of its own, which takes less waiting than all of them on one.
+
+    A batch that comes alone has all of them only if the model is wide. On the small tensors of a small one they would
+    wait for each other longer than they work, and fifty times as long where another process has taken a core.
+    """
     n_threads = torch.get_num_threads()
-    if len(batches) == 1 or n_threads == 1 or device.type != "cpu":
+    if device.type != "cpu" or n_threads == 1 or (len(batches) == 1 and is_wide):
         return [search_batch(batch) for batch in batches]
     torch.set_num_threads(1)
     try:

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from matplotlib.image import AxesImage
 
 SCALE = 10_000  # weights are written as whole ten-thousandths, which keeps a page small
-_PLACE = "__DATA__"  # where the template takes its data
+_PARTS = {"__STYLE__": "attention.css", "__VIEWER__": "viewer.html", "__SCRIPT__": "attention.js"}  # of the template
 
 
 # The page
@@ -25,12 +25,20 @@ _PLACE = "__DATA__"  # where the template takes its data
 
 def write_page(maps: AttentionMaps, path: Path, *, source: str, translation: str, model_name: str) -> None:
     """Write one HTML file that needs no other, and asks no other machine for anything."""
-    template = files("multihead").joinpath("assets", "attention.html").read_text(encoding="utf-8")
+    page = asset("attention.html")
+    for mark, name in _PARTS.items():
+        page = page.replace(mark, asset(name).strip())
     names = {"source": source, "translation": translation, "model": model_name}
-    replace_text(path, template.replace(_PLACE, _inert_json(names | _page_data(maps))))
+    replace_text(path, page.replace("__DATA__", _inert_json(names | page_data(maps))))
 
 
-def _page_data(maps: AttentionMaps) -> dict[str, Any]:
+def asset(name: str) -> str:
+    """A file that the page is made of; the server's page shares them."""
+    return files("multihead").joinpath("assets", name).read_text(encoding="utf-8")
+
+
+def page_data(maps: AttentionMaps) -> dict[str, Any]:
+    """What the viewer draws."""
     return {
         "scale": SCALE,
         "tokens": {"source": maps.source_tokens, "target": maps.target_tokens},

@@ -7,6 +7,12 @@ import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
+BUNDLED = Path(__file__).parent / "models"  # models that come with the package
+
+
+def is_bundled(folder: Path) -> bool:
+    return folder.resolve().is_relative_to(BUNDLED.resolve())
+
 
 def is_free(folder: Path, marker: str | None = None) -> bool:
     """True if a folder can be written: nothing is there, or an earlier one of its kind, which has the file `marker`."""

@@ -13,25 +13,28 @@ from collections.abc import Iterator
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
+import torch
 from filelock import FileLock, Timeout
 from rich.console import Console
 
 from multihead import checkpoint, config, corpus, shortlist
+from multihead.augment import other_forms
 from multihead.card import counted_flops, write_card
 from multihead.config import ConfigError, Overrides, RunConfig, SearchConfig, UserError, configure
 from multihead.corpus import ParallelText, Summary, Talk
-from multihead.devices import matmul_flops
+from multihead.devices import matmul_flops, pick_device
 from multihead.files import replace_text
 from multihead.interop import where_to
-from multihead.journal import Journal, plain_talk
+from multihead.journal import Figures, Journal, plain_talk
 from multihead.metrics import scores
-from multihead.model import count_parameters
+from multihead.model import Transformer, count_parameters
 from multihead.tokenizer import SubwordTokenizer
-from multihead.trainer import Meter, Trainer
+from multihead.trainer import Meter, Trainer, learning_rate, training_seconds
 
 MAX_SKIPPED = 10  # steps in a row without a usable gradient, after which a run is stopped
 N_EXAMPLES = 4  # validation sentences shown at the end
-N_SCORED = 1000  # validation sentences that score a published model if the user asked for no BLEU on the way
+USED_CAPACITY = 0.4  # of the machine's, by a small model in training
+N_SCORED = 1024  # validation sentences that score a published model
 MODEL_VOCAB = "model.vocab_size"
 
 
@@ -86,7 +89,7 @@ def train(request: Request, console: Console | None = None) -> Path:
             talk(f"going on from step {trainer.state.step:,}")
         talk(
             f"{count_parameters(trainer.model) / 1e6:.1f} million parameters, {len(trainer.train_shards):,} pairs, "
-            f"batches of {run_config.data.batch_tokens:,} tokens, {trainer.device.type}"
+            f"{trainer.device.type}"
         )
         talk(f"this shape {where_to(run_config.model)}")
         with Journal(request.output, console, after_step=trainer.state.step) as journal:
@@ -142,18 +145,49 @@ def _begin(request: Request, talk: Talk) -> tuple[RunConfig, Path]:
             data.symlink_to(request.data.resolve(), target_is_directory=True)
     else:
         summary = _prepare(request, asked, data, talk)
-    name = request.preset or config.preset_for(summary.train_pairs)
-    if not request.preset:
-        talk(f"preset {name}, which fits {summary.train_pairs:,} pairs (--preset sets another)")
     settled = {
         MODEL_VOCAB: summary.vocab_size,
         "data.tokenizer": summary.tokenizer,
         "data.max_length": summary.max_length,
     }
     languages = {"data.source_lang": summary.source_lang, "data.target_lang": summary.target_lang}
-    final = configure(config.preset(name), languages, request.settings, settled)
+    if request.preset:
+        fitting = config.preset(request.preset)
+    else:
+        name, why = config.preset_for(summary.train_pairs)
+        planned = configure(config.preset(name), request.settings, settled)
+        epochs = _expected_epochs(planned, corpus.Shards(data, "train"))
+        dropout = config.dropout_for(summary.train_pairs, epochs)
+        fitting = {**config.preset(name), "model.dropout": dropout}
+        talk(f"{summary.train_pairs:,} pairs: preset {name}; {why} (--preset takes another)")
+        talk(f"about {epochs:.2g} passes over the text: dropout {dropout:g} (--set model.dropout=0.2 takes another)")
+    final = configure(fitting, languages, request.settings, settled)
     replace_text(request.output / "config.json", config.to_json(final))
+    talk(_in_words(final))
     return final, data
+
+
+def _expected_epochs(planned: RunConfig, pairs: corpus.Shards) -> float:
+    """How often the run will see each pair, by the limit that is nearer; time is counted by what the machine can do."""
+    train, n_tokens = planned.train, int(pairs.lengths()[:, 1].sum()) + len(pairs)
+    by_steps = train.steps * train.accumulate * planned.data.batch_tokens / n_tokens
+    if not train.minutes:
+        return by_steps
+    with torch.device("meta"):  # the shape alone, no memory for weights
+        n_parameters = count_parameters(Transformer(planned.model))
+    capacity = USED_CAPACITY * matmul_flops(pick_device())
+    return min(by_steps, training_seconds(train) * capacity / counted_flops(n_parameters, n_tokens))
+
+
+def _in_words(final: RunConfig) -> str:
+    """What was settled, and what sets it otherwise."""
+    model, train = final.model, final.train
+    peak = learning_rate(train.warmup, model.d_model, train)
+    return (
+        f"{model.encoder_layers}+{model.decoder_layers} layers of {model.d_model}, dropout {model.dropout:g}, "
+        f"{model.vocab_size:,} pieces, batches of {final.data.batch_tokens:,} tokens, a rate of up to {peak:.1e} "
+        f"after {train.warmup:,} steps"
+    )
 
 
 def _prepare(request: Request, asked: RunConfig, data: Path, talk: Talk) -> Summary:
@@ -195,7 +229,7 @@ class Run:
         if checkpoint.published_step(self.output) == self.trainer.state.step:
             return f"{reason}; raise --steps or --minutes to go on"
         if self._validated_step != self.trainer.state.step:
-            self._validate()
+            self._validate(bleu_sentences=0)  # what is published is translated and scored right after
         self._save()
         self._publish()
         return reason
@@ -205,7 +239,7 @@ class Run:
         state = self.trainer.state
         if state.step >= self.config.steps:
             return f"all {self.config.steps:,} steps are done"
-        if self.config.minutes and state.seconds >= 60 * self.config.minutes:
+        if self.config.minutes and state.seconds >= training_seconds(self.config):
             return f"{self.config.minutes:g} minutes are over"
         if self.config.patience and state.stale >= self.config.patience:
             return f"no better validation loss than at step {state.best_step:,}"
@@ -223,7 +257,7 @@ class Run:
         self.journal.progress(state.step, trainer.share())
         if state.step % self.config.log_every == 0:
             self._log()
-        better = state.step % self.config.validate_every == 0 and self._validate()
+        better = state.step % self.config.validate_every == 0 and self._validate(self.config.bleu_sentences)
         late = time.monotonic() - self._saved_at > 60 * self.config.save_minutes
         if better or late or state.step % self.config.save_every == 0:
             self._save()
@@ -232,21 +266,24 @@ class Run:
         state = self.trainer.state
         pace = (state.seconds - self._first_seconds) / max(1, state.step - self._first_step)
         by_steps = pace * (self.config.steps - state.step)
-        by_time = 60 * self.config.minutes - state.seconds if self.config.minutes else math.inf
+        by_time = training_seconds(self.config) - state.seconds if self.config.minutes else math.inf
         return max(0.0, min(by_steps, by_time))
 
     def _log(self) -> None:
         trainer = self.trainer
-        rate = trainer.optimizer.param_groups[0]["lr"]
-        figures = {**trainer.meter.figures(), "learning_rate": rate, "skipped": trainer.state.skipped}
-        self.journal.record(trainer.state.step, figures, self._seconds_left())
+        figures = {**trainer.meter.figures(), "learning_rate": trainer.rate, "skipped": trainer.state.skipped}
+        self._record(figures, self._seconds_left())
         trainer.meter = Meter()
 
-    def _validate(self) -> bool:
+    def _record(self, figures: Figures, seconds_left: float | None = None) -> None:
+        minutes = round((time.monotonic() - self._started) / 60, 3)
+        self.journal.record(self.trainer.state.step, {**figures, "minutes": minutes}, seconds_left)
+
+    def _validate(self, bleu_sentences: int) -> bool:
         """Validate and say so; True if it is the best so far."""
         began = time.perf_counter()
-        figures = self.trainer.validate()
-        self.journal.record(self.trainer.state.step, figures)
+        figures = self.trainer.validate(bleu_sentences)
+        self._record(figures)
         self.journal.draw()
         self._validated_step = self.trainer.state.step
         self.trainer.meter.since += time.perf_counter() - began  # validation is not training speed
@@ -280,7 +317,8 @@ class Run:
             checkpoint.load_weights(trainer.model, weights, best)
         provenance = self._provenance(published, loss)
         checkpoint.save_model(self.output, weights, trainer.config, trainer.tokenizer.to_json(), provenance)
-        shortlist.learn(trainer.train_shards, trainer.config.model.vocab_size).save(self.output)
+        forms = other_forms(trainer.tokenizer, trainer.config.data)
+        shortlist.learn(trainer.train_shards, trainer.config.model.vocab_size, forms).save(self.output)
         summary = corpus.read_summary(self.output / "data")
         replace_text(self.output / "README.md", write_card(self.output.name, trainer.config, summary, provenance))
         self.journal.draw()
@@ -291,7 +329,7 @@ class Run:
         trainer, state = self.trainer, self.trainer.state
         parameters, capacity = count_parameters(trainer.model), matmul_flops(trainer.device)
         figures = {"loss": loss, "perplexity": math.exp(min(loss, 700.0))}
-        translated = trainer.translate_validation(self.config.bleu_sentences or N_SCORED, SearchConfig())
+        translated = trainer.translate_validation(N_SCORED, SearchConfig())
         _, translations, references = zip(*translated, strict=True)
         found = scores(translations, references, trainer.config.data.target_lang)
         return {
@@ -311,7 +349,7 @@ class Run:
         bleu, *_ = (score["value"] for score in provenance["scores"])
         figures = {f"valid_{name}": value for name, value in provenance["validation"].items()}
         self.journal.say(f"published {provenance['published']}, beam 4:")
-        self.journal.record(self.trainer.state.step, {**figures, "valid_bleu": bleu, "published": 1.0})
+        self._record({**figures, "valid_bleu": bleu, "published": 1.0})
         for source, translation, reference in self.trainer.translate_validation(N_EXAMPLES, SearchConfig()):
             self.journal.say(f"  source       {source}\n  translation  {translation}\n  reference    {reference}\n")
 

@@ -8,6 +8,7 @@ Shapes: B sentences, S source length, V vocabulary, C candidates of a word, U wo
 """
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -17,7 +18,7 @@ from numpy.typing import NDArray
 from safetensors.torch import load_file, save_file
 from torch import Tensor
 
-from multihead.corpus import Shards
+from multihead.corpus import Ids, Shards
 from multihead.files import replacing
 from multihead.tokenizer import BOS_ID, EOS_ID, PAD_ID, UNK_ID
 
@@ -27,6 +28,7 @@ FREQUENT = 100  # target words that every sentence may use
 ROUNDS = 4  # of expectation and maximisation
 RARE = 5  # times that a word has to be seen
 MOST_LINKS = 16_000_000  # word pairs learned from, about 50,000 sentences: more text changes little, and takes memory
+Vary = Callable[[tuple[Ids, Ids]], tuple[Ids, Ids]]  # a pair in another form
 NEVER_SAID = [PAD_ID, BOS_ID]  # but an unknown word may be said: an imported model has learned when
 
 
@@ -82,9 +84,12 @@ def load(folder: Path) -> Shortlist | None:
     return Shortlist(tensors["candidates"].long(), tensors["frequent"].long())
 
 
-def learn(shards: Shards, vocab_size: int) -> Shortlist:
-    """The likeliest translations of each word; of a large corpus, from sentences here and there."""
-    links, targets = _links(shards, vocab_size)
+def learn(shards: Shards, vocab_size: int, vary: Vary | None = None) -> Shortlist:
+    """The likeliest translations of each word; of a large corpus, from sentences here and there.
+
+    With `vary`, from every pair in another form too: what the model was taught to read has to have candidates.
+    """
+    links, targets = _links(shards, vocab_size, vary)
     pairs, pair_of_link = np.unique(links, return_inverse=True)
     source, target = np.divmod(pairs, vocab_size)
     share = np.ones(len(pairs))  # how likely a target word is, given the source word
@@ -119,13 +124,14 @@ def _sample(shards: Shards, vocab_size: int) -> list[int]:
     return taken
 
 
-def _links(shards: Shards, vocab_size: int) -> tuple[NDArray[np.int64], NDArray[np.int32]]:
+def _links(shards: Shards, vocab_size: int, vary: Vary | None) -> tuple[NDArray[np.int64], NDArray[np.int32]]:
     """Every target word with every word of its source, as one number; and which target word of the corpus it is."""
     links: list[NDArray[np.int64]] = []
     targets: list[NDArray[np.int32]] = []
     n_targets = 0
-    for pair in _sample(shards, vocab_size):
-        source, target = (np.asarray(ids, dtype=np.int64) for ids in shards[pair])
+    taken = [shards[pair] for pair in _sample(shards, vocab_size)]
+    for pair in taken + ([vary(pair) for pair in taken] if vary else []):
+        source, target = (np.asarray(ids, dtype=np.int64) for ids in pair)
         source = np.append(np.unique(source), UNK_ID)  # and with nothing at all, for which UNK stands
         links.append((source * vocab_size + target[:, None]).ravel())
         targets.append(np.repeat(np.arange(n_targets, n_targets + len(target), dtype=np.int32), len(source)))

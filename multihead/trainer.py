@@ -15,6 +15,7 @@ import torch
 from torch import Tensor
 
 from multihead import batches, checkpoint, corpus
+from multihead.augment import augmentation
 from multihead.checkpoint import Checkpoint, TrainState
 from multihead.config import RunConfig, SearchConfig, TrainConfig
 from multihead.devices import keep_memory, pick_device, pick_precision
@@ -22,6 +23,7 @@ from multihead.journal import Figures
 from multihead.loss import linear_smoothed_loss
 from multihead.metrics import bleu
 from multihead.model import Transformer
+from multihead.optimizers import make_optimizers
 from multihead.search import search
 from multihead.tokenizer import PAD_ID, SubwordTokenizer
 
@@ -40,6 +42,11 @@ def learning_rate(step: int, d_model: int, config: TrainConfig, share: float = 0
     down = (1 - share) * config.warmup**-0.5 if config.decay == "linear" else step**-0.5
     rate: float = config.lr_scale * d_model**-0.5 * min(up, down)
     return rate
+
+
+def training_seconds(config: TrainConfig) -> float:
+    """How long to train within `minutes`: the last half minute, or less of a short run, is left for publishing."""
+    return 60 * config.minutes - min(30.0, 0.08 * 60 * config.minutes)
 
 
 @dataclass(slots=True)
@@ -73,10 +80,8 @@ class Trainer:
         torch.manual_seed(config.train.seed)
         self.model = Transformer(config.model).to(self.device)
         self.hidden = torch.compile(self.model.hidden, dynamic=True) if config.train.compile else self.model.hidden
-        train = config.train
-        self.optimizer = torch.optim.Adam(
-            self.model.parameters(), lr=0.0, betas=(train.beta1, train.beta2), eps=train.eps, fused=True
-        )
+        self.optimizers = make_optimizers(self.model, config.train)
+        self.rate = 0.0  # of the last step
         self.state = TrainState()
         self.meter = Meter()
         self.skipped_in_a_row = 0
@@ -84,7 +89,7 @@ class Trainer:
 
     def _open_stream(self) -> Iterator[tuple[batches.Batch, batches.Cursor]]:
         data = self.config.data
-        augment = batches.bpe_dropout(self.tokenizer, data.bpe_dropout, data.max_length) if data.bpe_dropout else None
+        augment = augmentation(self.tokenizer, data)
         return batches.stream(self.train_shards, data.batch_tokens, self.config.train.seed, self.state.cursor, augment)
 
     def step(self) -> None:
@@ -98,10 +103,12 @@ class Trainer:
             self._backward(batch.to(self.device), n_tokens)
         usable = self._gradient_is_usable()
         if usable:
-            for group in self.optimizer.param_groups:
-                group["lr"] = self.learning_rate()
-            self.optimizer.step()
-        self.optimizer.zero_grad(set_to_none=True)
+            self.rate = self.learning_rate()
+            for optimizer in self.optimizers:
+                for group in optimizer.param_groups:
+                    group["lr"] = self.rate
+                optimizer.step()
+        self.model.zero_grad(set_to_none=True)
         self.skipped_in_a_row = 0 if usable else self.skipped_in_a_row + 1
         self.meter.n_tokens += n_tokens
         self.state.step = step
@@ -112,7 +119,7 @@ class Trainer:
     def share(self) -> float:
         """How much of the run is done, by whichever limit is nearer."""
         train, state = self.config.train, self.state
-        by_time = state.seconds / (60 * train.minutes) if train.minutes else 0.0
+        by_time = state.seconds / training_seconds(train) if train.minutes else 0.0
         return min(1.0, max(state.step / train.steps, by_time))
 
     def learning_rate(self) -> float:
@@ -122,16 +129,20 @@ class Trainer:
     def _backward(self, batch: batches.Batch, n_tokens: int) -> None:
         """Add a batch's gradient; dividing by the tokens of the whole step makes accumulation change only speed."""
         with torch.autocast(self.device.type, self.precision, enabled=self.precision != torch.float32):
-            loss, plain = self._loss(self.hidden, batch, self.config.train.label_smoothing)
+            train = self.config.train
+            loss, plain = self._loss(self.hidden, batch, train.label_smoothing, train.r_drop)
         (loss / n_tokens).backward()
         self.meter.loss += float(loss.detach())
         self.meter.plain_loss += float(plain)
 
-    def _loss(self, hidden: Hidden, batch: batches.Batch, smoothing: float) -> tuple[Tensor, Tensor]:
-        """Smoothed and plain loss, summed over the real tokens of a batch."""
+    def _loss(self, hidden: Hidden, batch: batches.Batch, smoothing: float, r_drop: float) -> tuple[Tensor, Tensor]:
+        """Smoothed and plain loss, summed over the real tokens of a batch; the mean of both passes with R-Drop."""
+        n_passes = 2 if r_drop else 1
+        source, target_in = (ids.repeat(n_passes, 1) for ids in (batch.source, batch.target_in))
         real = batch.target_out != PAD_ID  # B T
-        x = hidden(batch.source, batch.target_in)[real]  # N D
-        return linear_smoothed_loss(x, self.model.output, batch.target_out[real], smoothing)
+        x = hidden(source, target_in)[real.repeat(n_passes, 1)]  # N D
+        loss, plain = linear_smoothed_loss(x, self.model.output, batch.target_out[real], smoothing, r_drop)
+        return loss / n_passes, plain / n_passes
 
     def _gradient_is_usable(self) -> bool:
         clip = self.config.train.clip_norm or math.inf
@@ -145,7 +156,7 @@ class Trainer:
         total, n_tokens = 0.0, 0
         for _, batch in batches.in_order(self.valid_shards, self.config.data.batch_tokens):
             on_device = batch.to(self.device)
-            total += float(self._loss(self.model.hidden, on_device, smoothing=0.0)[1])
+            total += float(self._loss(self.model.hidden, on_device, smoothing=0.0, r_drop=0.0)[1])
             n_tokens += batch.n_tokens
         return total / n_tokens
 
@@ -160,11 +171,11 @@ class Trainer:
                 found.append((pair, (source, self.tokenizer.decode(output.best(1)[0].tokens), reference)))
         return [texts for _, texts in sorted(found)]
 
-    def validate(self) -> Figures:
-        """Loss, perplexity and BLEU on the validation pairs."""
+    def validate(self, most: int) -> Figures:
+        """Loss and perplexity on the validation pairs, and BLEU on so many of them."""
         loss = self.validation_loss()
         figures = {"valid_loss": loss, "valid_perplexity": math.exp(min(loss, 700))}
-        if most := self.config.train.bleu_sentences:
+        if most:
             _, translations, references = zip(*self.translate_validation(most), strict=True)
             figures["valid_bleu"] = bleu(translations, references, self.config.data.target_lang)
         return figures
@@ -180,9 +191,10 @@ class Trainer:
 
     def checkpoint(self) -> Checkpoint:
         moments = {
-            f"{kind}.{name}": self.optimizer.state[parameter][kind]
+            f"{kind}.{name}": tensor
+            for optimizer in self.optimizers
             for name, parameter in self.model.named_parameters()
-            for kind in self.optimizer.state[parameter]
+            for kind, tensor in optimizer.state.get(parameter, {}).items()
         }
         return Checkpoint(
             weights=checkpoint.weights_of(self.model),
@@ -195,11 +207,15 @@ class Trainer:
     def restore(self, saved: Checkpoint, origin: Path) -> None:
         """Go on from a checkpoint."""
         checkpoint.load_weights(self.model, saved.weights, origin)
-        moments: dict[int, dict[str, Tensor]] = {}
-        for at, (name, _) in enumerate(self.model.named_parameters()):
-            kinds = ("step", "exp_avg", "exp_avg_sq")
-            moments[at] = {kind: saved.optimizer[f"{kind}.{name}"] for kind in kinds if saved.optimizer}
-        self.optimizer.load_state_dict({**self.optimizer.state_dict(), "state": moments if saved.optimizer else {}})
+        of_parameter: dict[str, dict[str, Tensor]] = {}
+        for name, tensor in saved.optimizer.items():
+            kind, _, parameter_name = name.partition(".")
+            of_parameter.setdefault(parameter_name, {})[kind] = tensor
+        names = {parameter: name for name, parameter in self.model.named_parameters()}
+        for optimizer in self.optimizers:
+            parameters = [parameter for group in optimizer.param_groups for parameter in group["params"]]
+            moments = {at: of_parameter[names[one]] for at, one in enumerate(parameters) if names[one] in of_parameter}
+            optimizer.load_state_dict({**optimizer.state_dict(), "state": moments})
         self.state = saved.state
         self._stream = self._open_stream()
 

@@ -1,13 +1,12 @@
 """Text to text: lines in, as many translations out, in order, whatever is in them and however many they are."""
 
 import json
-import re
 import sys
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import asdict, dataclass, field, replace
-from itertools import islice, pairwise, zip_longest
+from itertools import islice, zip_longest
 from pathlib import Path
 from typing import TypeVar, overload
 
@@ -19,17 +18,16 @@ from multihead.ctranslate2_engine import CTranslate2Engine, FastestEngine
 from multihead.ctranslate2_export import cached_export, has_ctranslate2, why_not_ctranslate2
 from multihead.devices import pick_device
 from multihead.engines import Engine, TorchEngine
+from multihead.files import BUNDLED
 from multihead.hub import fetch, is_on_hub
 from multihead.model import Transformer
 from multihead.search import Hypothesis, length_penalty
+from multihead.sentences import cut
 from multihead.shortlist import Shortlist
 from multihead.text import file_size, read_lines
 from multihead.tokenizer import SubwordTokenizer
 
 MAX_CHARACTERS = 20_000  # of a line; the rest is cut off before it costs anything
-
-# A full stop with what closes around it and the space behind; in Chinese and Japanese no space follows.
-SENTENCE_END = re.compile(r"[.!?…]+[\"'»”’)\]]*\s+|[。！？]+[」』”]*")  # noqa: RUF001  # the full-width marks are meant
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -116,6 +114,9 @@ class Translator:
             job.warnings.append(f"cut: the text has {len(line):,} characters, and {MAX_CHARACTERS:,} were read")
             line = line[:MAX_CHARACTERS]
         text = line.encode(errors="replace").decode().strip()  # half of a surrogate pair is no text
+        if self.config.data.haste and text.isupper() and " " in text:  # it was taught small letters, and no capitals
+            job.warnings.append("capitals: the text was read in small letters")
+            text = text.lower()
         ids = self.tokenizer.encode(text)
         if len(ids) > self.max_tokens:
             job.segments.extend(self._split(text, job.warnings))
@@ -127,7 +128,7 @@ class Translator:
         """Pieces of a long text, each of whole sentences as far as they fit."""
         warnings.append(f"split: the text is longer than {self.max_tokens} tokens; sentences were translated apart")
         piece: list[int] = []
-        for ids in map(self.tokenizer.encode, sentences(text)):
+        for ids in map(self.tokenizer.encode, cut(text)[0]):
             if len(ids) > self.max_tokens:
                 warnings.append(f"cut: a sentence of {len(ids)} tokens was cut to {self.max_tokens}")
             if piece and len(piece) + len(ids) > self.max_tokens:
@@ -237,13 +238,6 @@ _REMEDIES: dict[str, Callable[[SearchConfig], SearchConfig]] = {
 }
 
 
-def sentences(text: str) -> list[str]:
-    """A text cut after each sentence."""
-    ends = [0, *(match.end() for match in SENTENCE_END.finditer(text)), len(text)]
-    parts = (text[start:end].strip() for start, end in pairwise(ends))
-    return [part for part in parts if part]
-
-
 def has_loop(tokens: Sequence[int], times: int = 4, longest: int = 8) -> bool:
     """True if some run of up to `longest` tokens stands `times` times in a row."""
     for size in range(1, longest + 1):
@@ -293,10 +287,13 @@ def find_model(name: str | Path) -> Path:
     folder = Path(name)
     if folder.is_dir():
         return folder
-    bundled = Path(__file__).parent / "models" / str(name)
-    if bundled.is_dir():
-        return bundled
-    raise UserError(f"there is no model '{name}': give the folder of a model, such as the --output of a training run")
+    bundled = {model.name: model for model in BUNDLED.iterdir() if model.is_dir()}
+    if str(name) in bundled:
+        return bundled[str(name)]
+    raise UserError(
+        f"there is no model '{name}': give the folder of a model, such as the --output of a training run, "
+        f"hf:owner/name, or one that comes with the package ({', '.join(sorted(bundled))})"
+    )
 
 
 # Files

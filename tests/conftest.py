@@ -91,7 +91,7 @@ def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
         "model.dropout": 0.0,
         "data.max_length": 32,
         "data.batch_tokens": 512,
-        "train.steps": 2000,
+        "train.steps": 1200,
         "train.warmup": 200,
         "train.lr_scale": 0.4,
         "train.label_smoothing": 0.0,

@@ -129,7 +129,7 @@ def test_another_layer_has_other_lines(opened: "Page") -> None:
     def strokes() -> Any:
         return opened.evaluate("[...document.querySelectorAll('#bipartite path')].map(p => p.getAttribute('opacity'))")
 
-    first, other = strokes(), 1 - opened.evaluate("state.layer")
+    first, other = strokes(), 1 - opened.evaluate("Number(document.querySelector('#layers input:checked').value)")
     opened.locator(f"#layers input >> nth={other}").check()
     assert strokes() != first
     assert opened.locator(".tile.on").count() == 3
@@ -147,7 +147,9 @@ def test_a_tile_opens_large_with_labels_and_values(opened: "Page") -> None:
     assert opened.inner_text("#large-title") == "Cross attention · layer 2 · head 2"
     assert texts(opened, ".tops span") == [*SOURCE.split(), "</s>"]
     opened.hover(".field", position={"x": 3, "y": 3})
-    weight = opened.evaluate("data.maps.cross[1][1][0][0] / data.scale")
+    weight = opened.evaluate(
+        "(({ maps, scale }) => maps.cross[1][1][0][0] / scale)(JSON.parse(document.getElementById('data').textContent))"
+    )
     assert opened.inner_text("#readout") == f"das looks at the with {weight:.4f}"
 
 

@@ -80,6 +80,23 @@ def test_a_finished_run_goes_on_with_more_steps(quick_request: Request) -> None:
     assert steps == [4, 8, 12, 16, 20, 24, 28]
 
 
+def test_what_fits_the_text_is_picked_and_said(quick_request: Request) -> None:
+    """Few pairs take a small model; a run of 3 steps sees none of them often enough to need dropout."""
+    settings = {name: value for name, value in QUICK.items() if name.startswith(("data.", "train."))}
+    said = talk_of(replace(quick_request, preset=None, settings={**settings, "train.steps": 3}))
+    assert "pairs: preset tiny; a larger model would learn so few by heart" in said
+    assert "dropout 0 (" in said
+    chosen = checkpoint.read_config(quick_request.output)
+    assert (chosen.model.d_model, chosen.model.dropout, chosen.train.optimizer) == (128, 0.0, "muon")
+
+
+def test_what_the_user_sets_is_not_picked(quick_request: Request) -> None:
+    settings = {**QUICK, "train.steps": 3, "model.dropout": 0.25, "train.optimizer": "adam"}
+    train(replace(quick_request, preset=None, settings=settings))
+    chosen = checkpoint.read_config(quick_request.output)
+    assert (chosen.model.d_model, chosen.model.dropout, chosen.train.optimizer) == (16, 0.25, "adam")
+
+
 def test_a_run_can_be_limited_by_minutes(quick_request: Request) -> None:
     settings = {**QUICK, "train.steps": 100_000, "train.minutes": 0.03}
     assert "0.03 minutes are over" in talk_of(replace(quick_request, settings=settings))

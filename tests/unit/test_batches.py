@@ -1,7 +1,6 @@
 """Batches: every pair once, no batch over budget, the order a function of (seed, epoch)."""
 
 import math
-import random
 from itertools import islice
 from pathlib import Path
 
@@ -13,7 +12,8 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from multihead import corpus
-from multihead.batches import Batch, Cursor, bpe_dropout, collate, in_order, plan, stream
+from multihead.augment import augmentation
+from multihead.batches import Batch, Cursor, collate, in_order, plan, stream
 from multihead.config import DataConfig
 from multihead.corpus import Shards, ShardWriter
 from multihead.tokenizer import BOS_ID, EOS_ID, SubwordTokenizer
@@ -116,20 +116,14 @@ def test_validation_batches_hold_the_first_pairs_once(shards: Shards) -> None:
     assert sorted(found) == list(range(20))
 
 
-def test_bpe_dropout_goes_on_exactly_too(tmp_path: Path) -> None:
+def test_augmented_batches_go_on_exactly_too(tmp_path: Path) -> None:
     text = corpus.from_files(*write_pairs(tmp_path, copy_or_reverse(80, seed=2)))
     corpus.prepare(text, tmp_path / "data", DataConfig())
     tokenizer = SubwordTokenizer.load(tmp_path / "data" / "tokenizer.json")
-    pairs, augment = Shards(tmp_path / "data", "train"), bpe_dropout(tokenizer, 0.5, 256)
+    pairs = Shards(tmp_path / "data", "train")
+    augment = augmentation(tokenizer, DataConfig(bpe_dropout=0.5, haste=0.5))
     whole = list(islice(stream(pairs, 300, 1, Cursor(), augment), 20))
     rest = list(islice(stream(pairs, 300, 1, whole[6][1], augment), 13))
     plain = list(islice(stream(pairs, 300, 1, Cursor()), 20))
     assert all(same(one, other) for (one, _), (other, _) in zip(whole[7:], rest, strict=True))
     assert not all(same(one, other) for (one, _), (other, _) in zip(whole, plain, strict=True))
-
-
-def test_a_sentence_that_bpe_dropout_makes_too_long_stays_as_it_was(tmp_path: Path) -> None:
-    tokenizer = SubwordTokenizer.learn(["reverse reverse copy copy"] * 5, 280)
-    ids = np.array(tokenizer.encode("reverse copy"), dtype=np.uint16)
-    augment = bpe_dropout(tokenizer, 0.99, len(ids))
-    assert [side.tolist() for side in augment([(ids, ids)], random.Random(1))[0]] == [ids.tolist()] * 2

@@ -14,6 +14,7 @@ from multihead.config import (
     TrainConfig,
     UserError,
     configure,
+    dropout_for,
     flatten,
     from_json,
     parse_settings,
@@ -136,7 +137,14 @@ def test_a_broken_config_json_is_refused_by_name(text: str) -> None:
 
 
 def test_the_preset_grows_with_the_corpus() -> None:
-    assert [preset_for(n) for n in (20_000, 160_000, 4_500_000)] == ["tiny", "small", "base"]
+    assert [preset_for(n)[0] for n in (20_000, 160_000, 4_500_000)] == ["tiny", "small", "base"]
+
+
+def test_dropout_grows_with_how_often_a_small_text_is_seen() -> None:
+    """Nothing is learned by heart in three passes; a large corpus has the paper's dropout whatever happens."""
+    assert [dropout_for(20_000, epochs) for epochs in (3, 10, 40)] == [0.0, 0.1, 0.3]
+    assert [dropout_for(160_000, epochs) for epochs in (3, 10, 40)] == [0.0, 0.1, 0.2]
+    assert [dropout_for(4_500_000, epochs) for epochs in (3, 40)] == [0.1, 0.1]
 
 
 def test_every_field_has_a_dotted_name() -> None:

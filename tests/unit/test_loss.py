@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from multihead.loss import linear_smoothed_loss, smoothed_loss
+from multihead.loss import disagreement, linear_smoothed_loss, smoothed_loss
 
 
 def test_the_smoothed_loss_is_its_definition() -> None:
@@ -48,7 +48,7 @@ def test_the_loss_in_pieces_equals_the_loss_at_once(bias: bool, smoothing: float
     inputs = [hidden, *output.parameters()]
     at_once, plain = smoothed_loss(output(hidden), target, smoothing)
     expected = torch.autograd.grad(at_once / 3, inputs)
-    in_pieces, plain_in_pieces = linear_smoothed_loss(hidden, output, target, smoothing, rows)
+    in_pieces, plain_in_pieces = linear_smoothed_loss(hidden, output, target, smoothing, rows=rows)
     torch.testing.assert_close((in_pieces, plain_in_pieces), (at_once, plain), check_dtype=False, atol=0, rtol=1e-6)
     torch.testing.assert_close(torch.autograd.grad(in_pieces / 3, inputs), expected, atol=1e-6, rtol=1e-5)
 
@@ -68,3 +68,29 @@ def test_the_loss_in_pieces_takes_no_gradient_where_none_is_wanted() -> None:
     with torch.inference_mode():
         loss, _ = linear_smoothed_loss(hidden, output, target, 0.1, rows=7)
     assert not loss.requires_grad
+
+
+def test_disagreement_is_the_mean_of_both_divergences() -> None:
+    """Half of KL(p‖p') + KL(p'‖p), as in the paper of R-Drop; nothing if both passes say the same."""
+    torch.manual_seed(2)
+    log_probs = torch.randn(2, 5, 7).log_softmax(dim=-1)
+    one, other = log_probs
+    both = [torch.nn.functional.kl_div(x, y, reduction="sum", log_target=True) for x, y in ((one, other), (other, one))]
+    torch.testing.assert_close(disagreement(log_probs), sum(both) / 2)
+    assert float(disagreement(torch.stack([one, one]))) == 0
+
+
+@pytest.mark.parametrize("rows", [1, 6, 100])
+@pytest.mark.parametrize("bias", [False, True])
+def test_r_drop_in_pieces_equals_its_definition(bias: bool, rows: int) -> None:
+    """The loss of both passes, and five times their disagreement; value and gradient."""
+    _, output, target = case(bias)
+    hidden = torch.randn(46, 8, dtype=torch.float64, requires_grad=True)
+    inputs = [hidden, *output.parameters()]
+    logits = output(hidden)
+    at_once, plain = smoothed_loss(logits, target.repeat(2), 0.1)
+    at_once = at_once + 5 * disagreement(logits.view(2, 23, 31).log_softmax(dim=-1))
+    found, plain_found = linear_smoothed_loss(hidden, output, target, 0.1, r_drop=5, rows=rows)
+    torch.testing.assert_close((found, plain_found), (at_once, plain), check_dtype=False, atol=0, rtol=1e-5)
+    gradients = torch.autograd.grad(found, inputs)
+    torch.testing.assert_close(gradients, torch.autograd.grad(at_once, inputs), atol=1e-5, rtol=1e-4)

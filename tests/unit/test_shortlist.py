@@ -46,6 +46,16 @@ def test_the_likeliest_translation_of_a_word_comes_first() -> None:
     assert learned.frequent[0] == 50
 
 
+def test_words_of_another_form_have_candidates_too() -> None:
+    """Word 5 stands for 10 in small letters, and is in no pair as it is written."""
+
+    def small(pair: tuple[np.ndarray, np.ndarray]) -> tuple[np.ndarray, np.ndarray]:
+        return np.where(pair[0] == 10, 5, pair[0]), pair[1]
+
+    assert shortlist.learn(a_dictionary(), vocab_size=60).candidates[5].tolist() == [EOS_ID] * shortlist.CANDIDATES
+    assert shortlist.learn(a_dictionary(), vocab_size=60, vary=small).candidates[5, 0] == 30
+
+
 def test_of_a_large_corpus_a_part_is_enough_if_every_word_is_in_it(monkeypatch: pytest.MonkeyPatch) -> None:
     pairs = a_dictionary()
     pairs._pairs += Pairs([([21, 10], [41, 30, 50]), ([21, 11], [41, 31, 50])])._pairs

@@ -98,7 +98,7 @@ def test_a_padded_batch_has_the_gradient_of_its_sentences_alone(prepared: Path) 
     )
     run._backward(batch, batch.n_tokens)
     together = gradient(run)
-    run.optimizer.zero_grad()
+    run.model.zero_grad()
     for source, target_in, target_out in zip(batch.source, batch.target_in, batch.target_out, strict=True):
         n_source, n_target = int((source != PAD_ID).sum()), int((target_out != PAD_ID).sum())
         alone = Batch(
@@ -114,7 +114,7 @@ def test_a_padded_batch_has_the_gradient_of_its_sentences_alone(prepared: Path) 
 def test_training_follows_the_plain_definition_over_200_steps(prepared: Path) -> None:
     """What makes a step fast changes nothing: the same losses, step by step, as from all logits at once."""
     fast, plain = (trainer(prepared, train__warmup=1000) for _ in range(2))
-    plain._loss = lambda hidden, batch, smoothing: (plain_loss(plain, batch), torch.zeros(()))  # type: ignore[method-assign]  # the definition in the place of what is tested
+    plain._loss = lambda hidden, batch, smoothing, r_drop: (plain_loss(plain, batch), torch.zeros(()))  # type: ignore[method-assign]  # the definition in the place of what is tested
     losses: dict[str, list[float]] = {}
     for name, run in (("fast", fast), ("plain", plain)):
         for _ in range(200):
@@ -123,6 +123,24 @@ def test_training_follows_the_plain_definition_over_200_steps(prepared: Path) ->
             losses.setdefault(name, []).append(run.meter.loss / run.meter.n_tokens)
     assert losses["fast"] == pytest.approx(losses["plain"], abs=1e-4)
     assert losses["fast"][-1] < losses["fast"][0] - 0.5
+
+
+def test_without_dropout_r_drop_is_the_plain_step(prepared: Path) -> None:
+    """Both passes are one and the same: they agree, and the mean of their losses is the loss."""
+    plain, doubled = (trainer(prepared, model__dropout=0.0, train__r_drop=alpha) for alpha in (0, 5))
+    for run in (plain, doubled):
+        run.step()
+    assert doubled.meter.loss == pytest.approx(plain.meter.loss, rel=1e-5)
+    torch.testing.assert_close(weights(doubled), weights(plain), atol=1e-5, rtol=1e-4)
+
+
+def test_r_drop_adds_what_two_passes_disagree_in(prepared: Path) -> None:
+    """With other dropout in each pass; the plain loss of the log stays that of the words."""
+    weak, strong = (trainer(prepared, model__dropout=0.3, train__r_drop=alpha) for alpha in (1, 5))
+    for run in (weak, strong):
+        run.step()
+    assert strong.meter.loss > weak.meter.loss
+    assert strong.meter.plain_loss == pytest.approx(weak.meter.plain_loss, rel=1e-5)
 
 
 def test_accumulated_batches_equal_one_batch_of_all(prepared: Path) -> None:
@@ -165,8 +183,9 @@ def test_a_step_without_a_usable_gradient_is_left_out_and_counted(prepared: Path
     assert (run.state.skipped, run.skipped_in_a_row) == (1, 0)
 
 
-def test_a_restored_run_goes_on_bit_for_bit(prepared: Path) -> None:
-    whole, first, second = (trainer(prepared) for _ in range(3))
+@pytest.mark.parametrize("optimizer", ["adam", "muon"])
+def test_a_restored_run_goes_on_bit_for_bit(prepared: Path, optimizer: str) -> None:
+    whole, first, second = (trainer(prepared, train__optimizer=optimizer, train__r_drop=1) for _ in range(3))
     for _ in range(12):
         whole.step()
     for _ in range(5):
@@ -178,7 +197,7 @@ def test_a_restored_run_goes_on_bit_for_bit(prepared: Path) -> None:
 
 
 def test_validation_measures_perplexity_and_bleu(prepared: Path) -> None:
-    figures = trainer(prepared).validate()
+    figures = trainer(prepared).validate(most=1000)
     assert figures["valid_perplexity"] == pytest.approx(math.exp(figures["valid_loss"]))
     assert 0 <= figures["valid_bleu"] <= 100
 

@@ -1,0 +1,251 @@
+"""The HTTP interface: LibreTranslate's routes, fields and errors, so that its clients work unchanged, and some more."""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Coroutine
+from dataclasses import dataclass, field
+from functools import cache
+from importlib.resources import files
+from typing import Any, TypeVar
+
+from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
+from starlette.applications import Starlette
+from starlette.middleware import Middleware
+from starlette.middleware.cors import CORSMiddleware
+from starlette.requests import ClientDisconnect, Request
+from starlette.responses import Response
+from starlette.routing import Route
+
+from multihead.figures import asset
+from multihead.serve.batcher import Closed, Full
+from multihead.serve.fields import AttentionFields, TranslateFields, detect_text, read_fields
+from multihead.serve.guards import Access, BodyLimit, Forbidden, Metrics, TooOften, Watch
+from multihead.serve.languages import name_of
+from multihead.serve.openapi import describe
+from multihead.serve.replies import error, reply
+from multihead.serve.service import AUTO, Limits, Refused, Service
+
+Result = TypeVar("Result")
+Handler = Callable[["Server", Request], Awaitable[Response]]
+
+_PAGE = {  # what the page is made of, and where each file is
+    "/": ("serve/page/index.html", "text/html; charset=utf-8"),
+    "/app.js": ("serve/page/app.js", "text/javascript; charset=utf-8"),
+    "/style.css": ("serve/page/style.css", "text/css; charset=utf-8"),
+    "/icon.svg": ("serve/page/icon.svg", "image/svg+xml"),
+    "/attention.js": ("assets/attention.js", "text/javascript; charset=utf-8"),
+    "/attention.css": ("assets/attention.css", "text/css; charset=utf-8"),
+}
+
+
+@dataclass(slots=True)
+class Server:
+    """What the routes share; the service comes when the models are loaded."""
+
+    limits: Limits = field(default_factory=Limits)
+    access: Access = field(default_factory=Access)
+    metrics: Metrics = field(default_factory=Metrics)
+    service: Service | None = None
+    is_draining: bool = False
+
+    def open(self, service: Service) -> None:
+        """Begin to answer."""
+        for direction in service.directions.values():
+            direction.batcher.batch_sizes = self.metrics.batches.observe
+        self.service = service
+
+    def ready(self) -> Service:
+        if self.service is None:
+            raise Closed("the models are being loaded")
+        return self.service
+
+
+def make_app(server: Server) -> Starlette:
+    routes = {
+        "/translate": (translate, "POST"),
+        "/detect": (detect, "POST"),
+        "/languages": (languages, "GET"),
+        "/frontend/settings": (settings, "GET"),
+        "/attention": (attention, "POST"),
+        "/health": (health, "GET"),
+        "/ready": (ready, "GET"),
+        "/metrics": (metrics, "GET"),
+        "/openapi.json": (openapi, "GET"),
+        **{path: (page, "GET") for path in _PAGE},
+    }
+    return Starlette(
+        routes=[
+            Route(path, _answering(handler, server), methods=[method]) for path, (handler, method) in routes.items()
+        ],
+        middleware=[
+            Middleware(Watch, metrics=server.metrics, routes=frozenset(routes)),
+            # As LibreTranslate: pages of others may ask, and no cookie is ever sent.
+            Middleware(
+                CORSMiddleware, allow_origins=["*"], allow_methods=["GET", "POST"], allow_headers=["content-type"]
+            ),
+            Middleware(BodyLimit, most_bytes=server.limits.body_bytes),
+        ],
+        exception_handlers={404: _not_found, 405: _not_allowed},
+    )
+
+
+def _answering(handler: Handler, server: Server) -> Callable[[Request], Coroutine[Any, Any, Response]]:
+    """The handler, with what may go wrong said as LibreTranslate says it."""
+
+    async def answer(request: Request) -> Response:
+        try:
+            return await handler(server, request)
+        except Refused as problem:
+            return error(str(problem), 400)
+        except Forbidden as problem:
+            return error(str(problem), 403)
+        except TooOften as problem:
+            return error(str(problem), 429, _retry_after(problem.seconds))
+        except Full as problem:
+            return error(str(problem), 503, _retry_after(problem.seconds))
+        except Closed as problem:
+            return error(str(problem), 503, _retry_after(5))
+        except TimeoutError:
+            return error("the translation took too long", 503, _retry_after(5))
+        except ClientDisconnect:
+            return error("the client has left", 499)
+
+    return answer
+
+
+def _retry_after(seconds: float) -> dict[str, str]:
+    return {"retry-after": str(max(1, round(seconds)))}
+
+
+async def _not_found(request: Request, _: Exception) -> Response:
+    return error("there is nothing here", 404)
+
+
+async def _not_allowed(request: Request, _: Exception) -> Response:
+    return error("this route takes another method", 405)
+
+
+# LibreTranslate's routes
+
+
+async def translate(server: Server, request: Request) -> Response:
+    fields = await read_fields(request)
+    server.access.check(fields.get("api_key"), _client(request))
+    asked = TranslateFields.read(fields, server.limits)
+    service = server.ready()
+    detected = service.detect("\n".join(asked.texts))[0] if asked.source == AUTO else None
+    direction = service.direction(detected.language if detected else asked.source, asked.target)
+    answers = await _while_connected(
+        request, service.translate(asked.texts, direction, asked.alternatives, asked.is_html)
+    )
+    server.metrics.characters.inc(sum(map(len, asked.texts)))
+    content: dict[str, object] = {"translatedText": [one.text for one in answers]}
+    if asked.alternatives:
+        content["alternatives"] = [one.alternatives for one in answers]
+    if detected:
+        found = {"confidence": detected.confidence, "language": detected.language}
+        content["detectedLanguage"] = [found] * len(answers)
+    return reply(content if asked.is_list else {name: values[0] for name, values in content.items()})  # type: ignore[index]
+
+
+async def detect(server: Server, request: Request) -> Response:
+    fields = await read_fields(request)
+    server.access.check(fields.get("api_key"), _client(request))
+    found = server.ready().detect(detect_text(fields, server.limits))
+    return reply([{"confidence": one.confidence, "language": one.language} for one in found])
+
+
+async def languages(server: Server, request: Request) -> Response:
+    service = server.ready()
+    known = [{"code": code, "name": name_of(code), "targets": service.targets_of(code)} for code in service.sources]
+    return reply(known)
+
+
+async def settings(server: Server, request: Request) -> Response:
+    service = server.ready()
+    source, target = next(iter(service.directions))
+    return reply(
+        {
+            "apiKeys": bool(server.access.keys),
+            "keyRequired": bool(server.access.keys),
+            "charLimit": server.limits.characters,
+            "frontendTimeout": 500,
+            "suggestions": False,
+            "filesTranslation": False,
+            "supportedFilesFormat": [],
+            "language": {
+                "source": {"code": source, "name": name_of(source)},
+                "target": {"code": target, "name": name_of(target)},
+            },
+        }
+    )
+
+
+# Our own
+
+
+async def attention(server: Server, request: Request) -> Response:
+    fields = await read_fields(request)
+    server.access.check(fields.get("api_key"), _client(request))
+    asked = AttentionFields.read(fields, server.limits)
+    service = server.ready()
+    source = service.detect(asked.text)[0].language if asked.source == AUTO else asked.source
+    direction = service.direction(source, asked.target)
+    return reply(
+        await _while_connected(request, service.attention(asked.text, asked.sentence, direction, asked.search))
+    )
+
+
+async def health(server: Server, request: Request) -> Response:
+    return reply({"status": "ok"})
+
+
+async def ready(server: Server, request: Request) -> Response:
+    """Whether to send requests here: not while loading, and not any more once the server is leaving."""
+    server.ready()
+    if server.is_draining:
+        raise Closed("the server is shutting down")
+    return reply({"status": "ready"})
+
+
+async def metrics(server: Server, request: Request) -> Response:
+    directions = server.service.directions.values() if server.service else ()
+    server.metrics.waiting.set(sum(direction.batcher.waiting for direction in directions))
+    return Response(generate_latest(server.metrics.registry), headers={"content-type": CONTENT_TYPE_LATEST})
+
+
+async def openapi(server: Server, request: Request) -> Response:
+    service = server.ready()
+    targets = sorted({target for _, target in service.directions})
+    return reply(describe(server.limits, service.sources, targets))
+
+
+async def page(server: Server, request: Request) -> Response:
+    name, kind = _PAGE[request.url.path]
+    return Response(_content(name), headers={"content-type": kind, "cache-control": "no-cache"})
+
+
+@cache
+def _content(name: str) -> str:
+    return files("multihead").joinpath(name).read_text(encoding="utf-8").replace("__VIEWER__", asset("viewer.html"))
+
+
+def _client(request: Request) -> str:
+    return request.client.host if request.client else ""
+
+
+async def _while_connected(request: Request, work: Coroutine[Any, Any, Result]) -> Result:
+    """The result of some work, which is cancelled if the client leaves before it is done."""
+    working, leaving = asyncio.ensure_future(work), asyncio.ensure_future(_disconnected(request))
+    try:
+        await asyncio.wait([working, leaving], return_when=asyncio.FIRST_COMPLETED)
+        if not working.done():
+            raise ClientDisconnect
+        return working.result()
+    finally:
+        for task in (working, leaving):
+            task.cancel()
+
+
+async def _disconnected(request: Request) -> None:
+    while (await request.receive())["type"] != "http.disconnect":
+        pass

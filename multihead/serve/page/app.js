@@ -1,0 +1,302 @@
+// Translate while somebody types, and show what the model looked at. Texts are set as text, never as markup.
+
+import { make, repaint, showAttention } from "./attention.js";
+
+const byId = (id) => document.getElementById(id);
+const PAUSE = 220; // milliseconds without a key before a translation is asked for
+const ALTERNATIVES = 3;
+const EXAMPLES = { en: "Where is the station?", de: "Wo ist der Bahnhof?", fr: "Où est la gare ?" };
+
+const state = { languages: [], settings: null, sentence: 0, asked: 0, abort: null, shown: null, whole: "" };
+
+// Asking the server
+
+async function ask(route, fields, signal) {
+  const key = byId("key").value;
+  const body = JSON.stringify({ ...fields, ...(key ? { api_key: key } : {}) });
+  const answer = await fetch(route, { method: "POST", headers: { "content-type": "application/json" }, body, signal });
+  const content = await answer.json();
+  if (!answer.ok) throw new Error(content.error);
+  return content;
+}
+
+async function look(route) {
+  const answer = await fetch(route);
+  if (answer.status === 503) { // the models are still being loaded
+    await new Promise((later) => setTimeout(later, 700));
+    return look(route);
+  }
+  return answer.json();
+}
+
+// Translating
+
+let timer;
+function soon() {
+  clearTimeout(timer);
+  timer = setTimeout(translate, PAUSE);
+}
+
+async function translate() {
+  clearTimeout(timer);
+  state.abort?.abort();
+  const q = byId("text").value;
+  remember(q);
+  if (!q.trim()) return empty();
+  const turn = ++state.asked;
+  state.abort = new AbortController();
+  byId("said").classList.add("old");
+  try {
+    const fields = { q, source: byId("from").value, target: byId("to").value };
+    const search = { beam: Number(byId("beam").value), alpha: Number(byId("alpha").value), alternatives: ALTERNATIVES };
+    const began = performance.now();
+    const inside = ask("attention", { ...fields, ...search, sentence: state.sentence }, state.abort.signal);
+    const found = await inside.catch((error) => ({ error }));
+    if (found.error?.name === "AbortError") return;
+    const isAlone = !found.error && found.sentences.length === 1;
+    const whole = isAlone ? wrap(q, found) : (await ask("translate", fields, state.abort.signal)).translatedText;
+    if (turn !== state.asked) return;
+    show(found.error ? null : found, whole);
+    tell(found.error ? found.error.message : `${Math.round(performance.now() - began)} ms`, Boolean(found.error));
+  } catch (error) {
+    if (error.name !== "AbortError" && turn === state.asked) tell(error.message, true);
+  }
+}
+
+const wrap = (q, found) => q.match(/^\s*/)[0] + found.translation + q.match(/\s*$/)[0];
+
+function empty() {
+  state.asked++;
+  Object.assign(state, { sentence: 0, shown: null, whole: "" });
+  byId("said").replaceChildren();
+  byId("said").classList.remove("old");
+  for (const id of ["sentences", "others", "viewer"]) byId(id).hidden = true;
+  for (const id of ["copy", "share"]) byId(id).disabled = true;
+  mark([]);
+  tell("");
+}
+
+function tell(text, isTrouble = false) {
+  byId("status-line").textContent = text;
+  byId("status-line").classList.toggle("trouble", isTrouble);
+}
+
+// Showing
+
+function show(found, whole) {
+  Object.assign(state, { shown: found, whole });
+  byId("said").classList.remove("old");
+  for (const id of ["copy", "share"]) byId(id).disabled = false;
+  for (const id of ["others", "viewer"]) byId(id).hidden = !found;
+  mark([]);
+  if (!found) {
+    byId("said").replaceChildren(whole);
+    byId("sentences").hidden = true;
+    return;
+  }
+  showWords(found, whole);
+  showSentences(found);
+  showAlternatives(found);
+  showAttention(found);
+  if (found.warnings.length) tell(found.warnings.join("; "));
+}
+
+// The words of the sentence that is looked at are marked, so that each can point at its partners.
+function showWords(found, whole) {
+  const at = locate(whole, found.translation, found.sentence);
+  const words = spans(found.translation).map(([start, end], index) => make("span", {
+    class: "w", text: found.translation.slice(start, end), "data-at": index,
+    on: { pointerenter: () => point("target", index), pointerleave: () => point(null) },
+  }));
+  const parts = [whole.slice(0, at)];
+  let done = 0;
+  spans(found.translation).forEach(([start, end], index) => {
+    parts.push(found.translation.slice(done, start), words[index]);
+    done = end;
+  });
+  byId("said").replaceChildren(...parts, found.translation.slice(done), whole.slice(at + found.translation.length));
+}
+
+const spans = (text) => [...text.matchAll(/\S+/g)].map((match) => [match.index, match.index + match[0].length]);
+
+// The n-th sentence may occur twice: the one nearest to where it should be is taken.
+function locate(whole, sentence, index) {
+  const places = [];
+  for (let at = whole.indexOf(sentence); at >= 0; at = whole.indexOf(sentence, at + 1)) places.push(at);
+  return places[Math.min(index, places.length - 1)] ?? 0;
+}
+
+function showSentences({ sentences, sentence }) {
+  byId("sentences").hidden = sentences.length < 2;
+  byId("sentences").replaceChildren(...sentences.map((text, index) => make("button", {
+    type: "button", text, "aria-current": String(index === sentence), title: text,
+    on: { click: () => { state.sentence = index; translate(); } },
+  })));
+}
+
+function showAlternatives({ translation, score, alternatives }) {
+  const all = [{ text: translation, score }, ...alternatives];
+  const best = Math.exp(all[0].score);
+  byId("others").hidden = !alternatives.length;
+  byId("alternatives").replaceChildren(...all.map(({ text, score: its }, rank) => make("li", { class: rank ? "" : "best" },
+    make("bdi", { text }),
+    make("span", { class: "share", "aria-hidden": "true" },
+      make("i", { style: `width: ${Math.max(2, 100 * Math.min(1, Math.exp(its) / best))}%` })),
+    make("span", { class: "score", text: its.toFixed(3), title: "Log-probability over the length penalty" }))));
+}
+
+// Words and their partners
+
+function point(side, at) {
+  const { weights, source } = state.shown.alignment;
+  const scale = state.shown.scale;
+  const partners = side === null ? [] : weights[at].flatMap((weight, from) => (weight / scale >= 0.15 ? [from] : []));
+  byId("said").querySelectorAll(".w").forEach((word) => word.classList.toggle("on", Number(word.dataset.at) === at && side !== null));
+  const words = spans(state.shown.source);
+  mark(words.length === source.length ? partners.map((from) => words[from]) : []);
+}
+
+// Marks behind the text that is typed: a copy of it, transparent, with the same line breaks.
+function mark(places) {
+  const text = byId("text").value;
+  const start = state.shown ? Math.max(0, locate(text, state.shown.source, 0)) : 0;
+  const parts = [];
+  let done = 0;
+  for (const [from, to] of [...places].sort((a, b) => a[0] - b[0])) {
+    parts.push(text.slice(done, start + from), make("mark", { text: text.slice(start + from, start + to) }));
+    done = start + to;
+  }
+  byId("mirror").classList.toggle("on", places.length > 0);
+  byId("mirror").replaceChildren(...parts, `${text.slice(done)}\n`);
+}
+
+// The sentence under the cursor is the one to look at.
+function follow() {
+  if (!state.shown || state.shown.sentences.length < 2) return;
+  let [at, end] = [0, 0];
+  const text = byId("text").value;
+  for (const [index, sentence] of state.shown.sentences.entries()) {
+    const start = text.indexOf(sentence, end);
+    if (start < 0 || start > byId("text").selectionStart) break;
+    [at, end] = [index, start + sentence.length];
+  }
+  if (at !== state.sentence) {
+    state.sentence = at;
+    soon();
+  }
+}
+
+// Links, copies, languages, light
+
+function remember(q) {
+  const link = new URLSearchParams({ from: byId("from").value, to: byId("to").value, q });
+  history.replaceState(null, "", q.trim() ? `#${link}` : location.pathname);
+  const limit = state.settings.charLimit;
+  byId("count").textContent = q ? `${[...q].length.toLocaleString("en")} / ${limit.toLocaleString("en")}` : "";
+  byId("count").classList.toggle("trouble", [...q].length > limit);
+  byId("clear").hidden = !q;
+}
+
+async function copy(text, button) {
+  const name = button.textContent;
+  try {
+    await navigator.clipboard.writeText(text);
+    button.textContent = "Copied";
+  } catch {
+    button.textContent = "Not allowed";
+  }
+  setTimeout(() => { button.textContent = name; }, 1200);
+}
+
+function fillLanguages() {
+  const names = Object.fromEntries(state.languages.map(({ code, name }) => [code, name]));
+  const from = [make("option", { value: "auto", text: "Detect" }), ...state.languages.map(({ code, name }) => make("option", { value: code, text: name }))];
+  byId("from").replaceChildren(...(state.languages.length > 1 ? from : from.slice(1)));
+  const targets = [...new Set(state.languages.flatMap((language) => language.targets))];
+  byId("to").replaceChildren(...targets.map((code) => make("option", { value: code, text: names[code] ?? displayName(code) })));
+  byId("from").value = state.settings.language.source.code;
+  byId("to").value = state.settings.language.target.code;
+}
+
+function displayName(code) {
+  try {
+    return new Intl.DisplayNames(["en"], { type: "language" }).of(code);
+  } catch {
+    return code;
+  }
+}
+
+const canSwap = () => state.languages.some(({ code, targets }) => code === byId("to").value && targets.includes(byId("from").value));
+
+function chooseLanguage() {
+  const language = state.languages.find(({ code }) => code === byId("from").value);
+  if (language && !language.targets.includes(byId("to").value)) byId("to").value = language.targets[0];
+  byId("swap").disabled = !canSwap();
+  translate();
+}
+
+function swap() {
+  [byId("from").value, byId("to").value] = [byId("to").value, byId("from").value];
+  if (state.whole) byId("text").value = state.whole;
+  state.sentence = 0;
+  chooseLanguage();
+  grow();
+}
+
+function toggleTheme() {
+  const root = document.documentElement;
+  const isDark = (root.dataset.theme ?? (matchMedia("(prefers-color-scheme: dark)").matches ? "dark" : "light")) === "dark";
+  root.dataset.theme = isDark ? "light" : "dark";
+  try { localStorage.setItem("theme", root.dataset.theme); } catch { /* storage may be forbidden; the page works without */ }
+  repaint();
+}
+
+function grow() {
+  const area = byId("text");
+  area.style.height = "auto";
+  area.style.height = `${area.scrollHeight}px`;
+}
+
+// Beginning
+
+function listen() {
+  byId("text").addEventListener("input", () => { grow(); mark([]); remember(byId("text").value); soon(); });
+  byId("text").addEventListener("keydown", (event) => { if (event.key === "Enter" && (event.ctrlKey || event.metaKey)) translate(); });
+  document.addEventListener("selectionchange", () => { if (document.activeElement === byId("text")) follow(); });
+  for (const id of ["from", "to"]) byId(id).addEventListener("change", chooseLanguage);
+  for (const id of ["beam", "alpha"]) {
+    byId(id).addEventListener("input", () => { byId(`${id}-value`).textContent = byId(id).value; soon(); });
+  }
+  byId("key").addEventListener("change", translate);
+  byId("swap").addEventListener("click", swap);
+  byId("theme").addEventListener("click", toggleTheme);
+  byId("clear").addEventListener("click", () => { byId("text").value = ""; grow(); translate(); byId("text").focus(); });
+  byId("copy").addEventListener("click", () => copy(state.whole.trim(), byId("copy")));
+  byId("share").addEventListener("click", () => copy(location.href, byId("share")));
+  document.addEventListener("click", (event) => { if (!byId("options").contains(event.target)) byId("options").open = false; });
+  document.addEventListener("keydown", (event) => { if (event.key === "Escape") byId("options").open = false; });
+  addEventListener("hashchange", begin);
+}
+
+function begin() {
+  const link = new URLSearchParams(location.hash.slice(1));
+  for (const id of ["from", "to"]) {
+    const wanted = link.get(id);
+    if ([...byId(id).options].some((option) => option.value === wanted)) byId(id).value = wanted;
+  }
+  byId("text").value = link.get("q") ?? EXAMPLES[byId("from").value] ?? "";
+  state.sentence = 0;
+  byId("swap").disabled = !canSwap();
+  grow();
+  translate();
+}
+
+try {
+  const theme = localStorage.getItem("theme");
+  if (theme) document.documentElement.dataset.theme = theme;
+} catch { /* as above */ }
+[state.languages, state.settings] = await Promise.all([look("languages"), look("frontend/settings")]);
+byId("key-field").hidden = !state.settings.keyRequired;
+fillLanguages();
+listen();
+begin();

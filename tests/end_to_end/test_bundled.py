@@ -1,0 +1,66 @@
+"""The model that comes with the package: found by name, small, licensed, and sensible."""
+
+from pathlib import Path
+
+import pytest
+
+import multihead
+from multihead import card
+from multihead.files import BUNDLED
+from multihead.translate import Translator, find_model
+
+MOST_BYTES = 20_000_000
+
+
+@pytest.fixture(scope="module")
+def en_de() -> Translator:
+    return multihead.load("en-de", engine="torch")
+
+
+def test_it_is_found_by_name_wherever_one_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert find_model("en-de") == BUNDLED / "en-de"
+
+
+def test_a_folder_of_that_name_comes_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("en-de").mkdir()
+    assert find_model("en-de") == Path("en-de")
+
+
+def test_it_is_small_and_whole() -> None:
+    files = {path.name: path.stat().st_size for path in find_model("en-de").iterdir()}
+    assert sum(files.values()) <= MOST_BYTES
+    assert set(files) == {
+        *("README.md", "config.json", "model.safetensors", "shortlist.safetensors", "tokenizer.json"),
+    }
+
+
+@pytest.mark.parametrize(
+    "text", ["Where is the station?", "where is the station?", "Where is the station", "WHERE IS THE STATION?"]
+)
+def test_it_knows_the_way_to_the_station_however_one_asks(en_de: Translator, text: str) -> None:
+    assert en_de.translate(text).text == "Wo ist der Bahnhof?"
+
+
+def test_names_and_numbers_are_kept(en_de: Translator) -> None:
+    said = en_de.translate("Anna has lived in Hamburg since 1987.").text
+    assert all(kept in said for kept in ("Anna", "Hamburg", "1987"))
+
+
+def test_nothing_is_written_into_the_package(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """What an engine keeps for the next time goes to the cache of the user."""
+    pytest.importorskip("ctranslate2")
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    before = sorted(find_model("en-de").rglob("*"))
+    assert multihead.load("en-de", engine="ctranslate2").translate("Good morning.").text
+    assert sorted(find_model("en-de").rglob("*")) == before
+    assert list(tmp_path.rglob("model.bin"))
+
+
+def test_its_card_names_data_licence_scores_and_limits() -> None:
+    text = (find_model("en-de") / "README.md").read_text(encoding="utf-8")
+    for named in ("Tatoeba", "CC BY 2.0", "manythings.org/anki", "test, 2000 sentences", "## Limits", "chrF2"):
+        assert named in text
+    scores = card.facts(find_model("en-de"))["scores"]
+    assert {"validation, 1024 sentences", "test, 2000 sentences"} == {score["set"] for score in scores}

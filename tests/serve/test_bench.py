@@ -1,0 +1,25 @@
+"""`multihead bench serve`: figures for 1, 8 and 64 clients, in both ways of serving."""
+
+import json
+
+import pytest
+
+from multihead.serve import bench
+from multihead.serve.bench import Load, Report, bench_serving
+
+LOAD = Load(clients=8, requests_per_second=20.0, p50=1.0, p95=2.0, p99=3.0)
+
+
+def test_a_load_test_measures_both_ways(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(bench, "WARM_UP", 0.1)
+    monkeypatch.setattr(bench, "CLIENTS", (1, 4))
+    report = bench_serving("en-de", "torch", seconds=1.0)
+    for loads in (report.merged, report.one_at_a_time):
+        assert [load.clients for load in loads] == [1, 4]
+        assert all(load.requests_per_second > 0 and load.p50 <= load.p95 <= load.p99 for load in loads)
+
+
+def test_a_report_is_a_table_and_an_object() -> None:
+    report = Report(model="en-de", merged=[LOAD], one_at_a_time=[LOAD])
+    assert json.loads(json.dumps(report.figures()))["merged"]["8"]["p99"] == 3.0
+    assert "one at a time" in report.as_text()

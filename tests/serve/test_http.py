@@ -1,0 +1,299 @@
+"""LibreTranslate's interface: fields, answers, errors and codes; and our own routes beside it."""
+
+import json
+from pathlib import Path
+
+import pytest
+from starlette.testclient import TestClient
+
+from multihead.config import ConfigError
+from multihead.serve.app import Server, make_app
+from multihead.serve.guards import Access
+from multihead.serve.service import Service
+from multihead.translate import Translator
+from tests.serve.conftest import client_of
+
+PAIR = {"source": "en", "target": "de"}
+
+
+@pytest.fixture(scope="module")
+def good_morning(en_de: Translator) -> str:
+    return en_de.translate("Good morning.").text
+
+
+def translate(client: TestClient, q: object, **more: object) -> object:
+    answer = client.post("/translate", json={"q": q, **PAIR, **more})
+    assert answer.status_code == 200, answer.text
+    return answer.json()
+
+
+def test_a_text_is_translated(client: TestClient) -> None:
+    assert translate(client, "Where is the station?") == {"translatedText": "Wo ist der Bahnhof?"}
+
+
+def test_a_form_is_as_good_as_json(client: TestClient) -> None:
+    fields = {"q": "Where is the station?", **PAIR}
+    for kind in ({"data": fields}, {"files": {name: (None, value) for name, value in fields.items()}}):
+        answer = client.post("/translate", **kind)
+        assert answer.json() == {"translatedText": "Wo ist der Bahnhof?"}
+
+
+def test_a_list_is_answered_with_a_list(client: TestClient, good_morning: str) -> None:
+    both = translate(client, ["Where is the station?", "", "Good morning."])
+    assert both == {"translatedText": ["Wo ist der Bahnhof?", "", good_morning]}
+
+
+def test_white_space_and_paragraphs_are_kept(client: TestClient, good_morning: str) -> None:
+    text = "  Where is the station?  Good morning.\n\n\tGood morning.\n"
+    said = f"  Wo ist der Bahnhof?  {good_morning}\n\n\t{good_morning}\n"
+    assert translate(client, text) == {"translatedText": said}
+
+
+def test_a_sentence_is_translated_the_same_wherever_it_stands(client: TestClient, en_de: Translator) -> None:
+    sentences = ["Where is the station?", "I have lost my passport.", "Good morning."]
+    alone = [en_de.translate(sentence).text for sentence in sentences]
+    assert translate(client, " ".join(sentences)) == {"translatedText": " ".join(alone)}
+
+
+def test_languages_are_found_out_and_codes_are_case_insensitive(client: TestClient) -> None:
+    answer = client.post("/translate", json={"q": "Where is the station?", "source": "AUTO", "target": "DE"}).json()
+    assert answer["translatedText"] == "Wo ist der Bahnhof?"
+    assert answer["detectedLanguage"]["language"] == "en"
+    assert 50 < answer["detectedLanguage"]["confidence"] <= 100
+
+
+def test_alternatives_are_given_if_asked_for(client: TestClient) -> None:
+    answer = client.post("/translate", json={"q": "I forgot my umbrella.", **PAIR, "alternatives": 3}).json()
+    assert 1 <= len(answer["alternatives"]) <= 3
+    assert answer["translatedText"] not in answer["alternatives"]
+    assert len(set(answer["alternatives"])) == len(answer["alternatives"])
+
+
+def test_html_keeps_its_tags(client: TestClient, good_morning: str) -> None:
+    markup = "<p>Where is the <b>station</b>?</p><script>1 < 2</script><p>Good morning.</p>"
+    answer = client.post("/translate", json={"q": markup, **PAIR, "format": "html"}).json()["translatedText"]
+    assert answer == f"<p>Wo ist der <b>Bahnhof?</b></p><script>1 < 2</script><p>{good_morning}</p>"
+
+
+@pytest.mark.parametrize(
+    ("fields", "code", "error"),
+    [
+        ({}, 400, "Invalid request: missing q parameter"),
+        ({"q": ""}, 400, "Invalid request: missing q parameter"),
+        ({"q": "x"}, 400, "Invalid request: missing source parameter"),
+        ({"q": "x", "source": "en"}, 400, "Invalid request: missing target parameter"),
+        ({"q": "x", "source": "zz", "target": "de"}, 400, "zz is not supported"),
+        ({"q": "x", "source": "en", "target": "zz"}, 400, "zz is not supported"),
+        (
+            {"q": "x", "source": "de", "target": "en"},
+            400,
+            "English (en) is not available as a target language from German (de)",
+        ),
+        ({"q": "x" * 5001, **PAIR}, 400, "Invalid request: request (5001) exceeds text limit (5000)"),
+        ({"q": ["x"] * 51, **PAIR}, 400, "Invalid request: request (51) exceeds text limit (50)"),
+        ({"q": ["x", 1], **PAIR}, 400, "Invalid request: q must be a text or a list of texts"),
+        ({"q": {"a": 1}, **PAIR}, 400, "Invalid request: q must be a text or a list of texts"),
+        ({"q": "x", **PAIR, "format": "pdf"}, 400, "Invalid request: format must be text or html"),
+        ({"q": "x", **PAIR, "alternatives": 11}, 400, "Invalid request: alternatives must be a number from 0 to 10"),
+        ({"q": "x", **PAIR, "alternatives": -1}, 400, "Invalid request: alternatives must be a number from 0 to 10"),
+        ({"q": "x", **PAIR, "alternatives": 1e400}, 400, "Invalid request: the body is not JSON"),
+        ({"q": "x", **PAIR, "alternatives": True}, 400, "Invalid request: alternatives must be a number from 0 to 10"),
+        ({"q": "x", **PAIR, "alternatives": 1.5}, 400, "Invalid request: alternatives must be a whole number"),
+        ({"q": "x", "source": ["en"], "target": "de"}, 400, "Invalid request: source must be the code of a language"),
+    ],
+)
+def test_what_cannot_be_served_is_refused_in_libretranslates_words(
+    client: TestClient, fields: dict[str, object], code: int, error: str
+) -> None:
+    answer = client.post("/translate", content=json.dumps(fields), headers={"content-type": "application/json"})
+    assert (answer.status_code, answer.json()) == (code, {"error": error})
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        b"{",
+        b"[]",
+        b'"text"',
+        b'{"q": NaN, "source": "en", "target": "de"}',
+        b"[" * 60_000,
+        b'{"a":' * 10_000 + b"1" + b"}" * 10_000,
+        b'{"q": "x", "source": "en", "target": "de", "alternatives": ' + b"9" * 10_000 + b"}",
+        b"\xff\xfe",
+        b"\x00",
+    ],
+)
+def test_a_body_that_is_no_json_is_refused(client: TestClient, body: bytes) -> None:
+    answer = client.post("/translate", content=body, headers={"content-type": "application/json"})
+    assert answer.status_code == 400
+    assert set(answer.json()) == {"error"}
+
+
+def test_half_of_a_surrogate_pair_is_no_error(client: TestClient) -> None:
+    body = b'{"q": "\\ud800 Good morning. \\udfff", "source": "en", "target": "de"}'
+    answer = client.post("/translate", content=body, headers={"content-type": "application/json"})
+    assert answer.status_code == 200
+    refused = client.post("/translate", content=b'{"q": "x", "source": "\\ud800", "target": "de"}')
+    assert (refused.status_code, refused.json()["error"]) == (400, "\ud800 is not supported")
+
+
+def test_a_line_of_many_characters_is_served(client: TestClient) -> None:
+    assert "translatedText" in translate(client, "word " * 1000)  # type: ignore[operator]
+
+
+def test_a_large_body_is_refused_before_it_is_read(client: TestClient) -> None:
+    """The bound is what the longest text could need, in the longest way to write it."""
+    assert client.post("/translate", content=b"x" * 70_001).status_code == 413
+    announced = client.post("/translate", content=b"{}", headers={"content-length": str(50_000_000)})
+    assert (announced.status_code, announced.headers["connection"]) == (413, "close")
+    longest = json.dumps({"q": " \U0001f600" * 2500, **PAIR})
+    assert client.post("/translate", content=longest, headers={"content-type": "application/json"}).status_code == 200
+
+
+def test_a_large_body_that_is_not_announced_is_refused_when_it_has_grown(client: TestClient) -> None:
+    assert client.post("/translate", content=(b"x" * 1000 for _ in range(100))).status_code == 413
+
+
+def test_pages_of_others_may_ask(client: TestClient) -> None:
+    """A browser asks first whether it may send JSON."""
+    origin = {"origin": "https://example.org"}
+    wanted = {"access-control-request-method": "POST", "access-control-request-headers": "content-type"}
+    assert client.options("/translate", headers=origin | wanted).headers["access-control-allow-origin"] == "*"
+    assert client.get("/languages", headers=origin).headers["access-control-allow-origin"] == "*"
+
+
+def test_detect_ranks_what_it_may_be(client: TestClient) -> None:
+    for text, code in (("Where is the station?", "en"), ("Wo ist der Bahnhof?", "de")):
+        found = client.post("/detect", json={"q": text}).json()
+        assert found[0]["language"] == code
+        assert found[0]["confidence"] > 50
+    assert client.post("/detect", json={"q": "12345"}).json() == [{"confidence": 0.0, "language": "en"}]
+    assert client.post("/detect", json={}).json() == {"error": "Invalid request: missing q parameter"}
+
+
+def test_languages_are_listed_even_if_the_request_has_a_body(client: TestClient) -> None:
+    answer = client.request("GET", "/languages", data={"api_key": "x"})
+    assert answer.json() == [{"code": "en", "name": "English", "targets": ["de"]}]
+
+
+def test_the_settings_of_the_page(client: TestClient) -> None:
+    answer = client.get("/frontend/settings").json()
+    assert (answer["charLimit"], answer["keyRequired"]) == (5000, False)
+    assert answer["language"]["target"] == {"code": "de", "name": "German"}
+
+
+# Keys and rates
+
+
+def test_without_a_key_nobody_is_served_if_keys_are_set(en_de: Translator) -> None:
+    guarded = client_of(en_de, access=Access(frozenset({"secret"})))
+    fields = {"q": "Good morning.", **PAIR}
+    for key in ({}, {"api_key": "wrong"}, {"api_key": 1}, {"api_key": "\ud800"}):
+        answer = guarded.post("/translate", content=json.dumps({**fields, **key}))
+        assert (answer.status_code, answer.json()) == (403, {"error": "Invalid API key"})
+    assert guarded.post("/translate", json={**fields, "api_key": "secret"}).status_code == 200
+    assert guarded.get("/languages").status_code == 200
+
+
+def test_who_asks_too_often_is_told_when_to_come_again(en_de: Translator) -> None:
+    limited = client_of(en_de, access=Access(rate="2/minute"))
+    codes = [limited.post("/detect", json={"q": "hello"}) for _ in range(3)]
+    assert [answer.status_code for answer in codes] == [200, 200, 429]
+    assert codes[2].json()["error"].startswith("Slowdown: ")
+    assert 1 <= int(codes[2].headers["retry-after"]) <= 60
+
+
+def test_keys_are_read_from_a_file(tmp_path: Path) -> None:
+    (tmp_path / "keys").write_text("one\n\n two \n", encoding="utf-8")
+    assert Access.read(tmp_path / "keys", "").keys == {"one", "two"}
+    (tmp_path / "none").write_text("\n", encoding="utf-8")
+    for path, rate, word in ((tmp_path / "none", "", "no key"), (tmp_path / "nowhere", "", "cannot read")):
+        with pytest.raises(ConfigError, match=word):
+            Access.read(path, rate)
+    with pytest.raises(ConfigError, match="60/minute"):
+        Access(rate="often")
+
+
+# Our own routes
+
+
+def test_health_answers_while_the_models_are_loaded_and_nothing_else_does() -> None:
+    loading = TestClient(make_app(Server()))
+    assert loading.get("/health").json() == {"status": "ok"}
+    for route in ("/ready", "/languages"):
+        answer = loading.get(route)
+        assert (answer.status_code, answer.headers["retry-after"]) == (503, "5")
+    assert loading.post("/translate", json={"q": "x", **PAIR}).status_code == 503
+
+
+def test_a_server_that_is_leaving_is_not_ready_but_serves_what_comes(en_de: Translator, good_morning: str) -> None:
+    server = Server()
+    server.open(Service([en_de], server.limits))
+    leaving = TestClient(make_app(server))
+    assert leaving.get("/ready").json() == {"status": "ready"}
+    server.is_draining = True
+    assert leaving.get("/ready").status_code == 503
+    assert translate(leaving, "Good morning.") == {"translatedText": good_morning}
+
+
+def test_attention_shows_a_sentence_of_a_text(client: TestClient) -> None:
+    fields = {"q": "Good morning. Where is the station?", **PAIR, "sentence": 1, "alternatives": 2}
+    answer = client.post("/attention", json=fields).json()
+    assert answer["sentences"] == ["Good morning.", "Where is the station?"]
+    assert answer["translation"] == "Wo ist der Bahnhof?"
+    assert answer["score"] > answer["alternatives"][0]["score"]
+    layers, heads = len(answer["maps"]["cross"]), len(answer["maps"]["cross"][0])
+    assert (layers, heads) == (2, 4)
+    rows = answer["maps"]["encoder"][0][0]
+    assert all(sum(row) == pytest.approx(answer["scale"], rel=0.01) for row in rows)
+    assert len(rows) == len(answer["tokens"]["source"])
+
+
+@pytest.mark.parametrize(
+    ("fields", "word"),
+    [
+        ({"q": "One.", "sentence": 1}, "no sentence 1"),
+        ({"q": "x" * 401}, "up to 400 characters"),
+        ({"q": "x", "beam": 13}, "beam must be"),
+        ({"q": "x", "beam": 0}, "beam must be"),
+        ({"q": "x", "alpha": -1}, "alpha must be"),
+        ({"q": ["x"]}, "q must be a text"),
+        ({"q": " "}, "no sentence 0"),
+    ],
+)
+def test_attention_is_bounded(client: TestClient, fields: dict[str, object], word: str) -> None:
+    answer = client.post("/attention", json={**PAIR, **fields})
+    assert answer.status_code == 400
+    assert word in answer.json()["error"]
+
+
+def test_metrics_count_and_tell_nothing_of_anybody(client: TestClient) -> None:
+    translate(client, "A secret sentence.")
+    client.get("/no/such/route/with/a/secret")
+    text = client.get("/metrics").text
+    assert 'multihead_requests_total{route="/translate",status="200"}' in text
+    assert 'route="other",status="404"' in text
+    assert "multihead_batch_pieces_count" in text
+    for secret in ("secret", "testclient", "en-de"):
+        assert secret not in text
+
+
+def test_the_log_has_no_text_and_no_address(client: TestClient, caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level("INFO", logger="multihead.serve"):
+        translate(client, "A secret sentence.")
+    (line,) = [json.loads(record.message) for record in caplog.records if record.name == "multihead.serve"]
+    assert set(line) == {"time", "method", "route", "status", "seconds"}
+
+
+def test_what_is_not_there_is_an_error_in_json(client: TestClient) -> None:
+    for answer, code in ((client.get("/nowhere"), 404), (client.get("/translate"), 405)):
+        assert (answer.status_code, set(answer.json())) == (code, {"error"})
+
+
+def test_the_page_and_its_files_have_a_strict_policy(client: TestClient) -> None:
+    for path in ("/", "/app.js", "/attention.js", "/attention.css", "/style.css", "/icon.svg"):
+        answer = client.get(path)
+        assert answer.status_code == 200
+        assert "unsafe" not in answer.headers["content-security-policy"]
+        assert answer.headers["x-content-type-options"] == "nosniff"
+    assert "__VIEWER__" not in client.get("/").text

@@ -1,0 +1,129 @@
+"""HTML in, HTML out: every tag kept, none broken, those inside of a sentence around the right words."""
+
+from html.parser import HTMLParser
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from torch import Tensor
+
+from multihead.serve.markup import Sentence, place, read
+
+
+def word_by_word(sentence: Sentence) -> str:
+    """As if every word were translated by itself, in its place."""
+    n_words = len(sentence.text.split())
+    return place(sentence, sentence.text, torch.eye(n_words))
+
+
+@pytest.mark.parametrize(
+    "markup",
+    [
+        "plain text",
+        "<p>Hello <b>big</b> world. How are you?</p>",
+        "a &lt; b &amp; c",
+        "<p>A <a href='u'>link <i>in</i> it</a> here.</p>",
+        "line one<br>line two<br/>line three",
+        "<ul>\n  <li>One.</li>\n  <li>Two.</li>\n</ul>",
+        "<script>if (a < b && c) { run('<b>') }</script>Text",
+        "<style>p > b { color: red }</style>",
+        "<p>One. <img src=x> Two.</p><!-- a comment -->",
+        '<div class="notranslate">Brand <b>Name</b></div> and <span translate="no">this one</span> too',
+        "<span> </span>",
+        "",
+        "<!DOCTYPE html><p>Hi</p>",
+    ],
+)
+def test_what_is_not_translated_comes_back_to_the_letter(markup: str) -> None:
+    fragment = read(markup)
+    assert fragment.join([word_by_word(sentence) for sentence in fragment.sentences]) == markup
+
+
+def test_only_text_is_translated() -> None:
+    markup = "<h1>Title</h1><p>First. <b>Second one.</b></p><code>x = 1</code><textarea>no</textarea>"
+    assert [sentence.text for sentence in read(markup).sentences] == ["Title", "First.", "Second one."]
+
+
+def moved(order: list[int]) -> Tensor:
+    """Target word n comes from source word order[n]."""
+    return torch.eye(len(order))[order]
+
+
+def test_an_element_goes_where_its_words_go() -> None:
+    (sentence,) = read("I have <b>never</b> seen <a href='u'>this film</a>").sentences
+    said = place(sentence, "Diesen Film habe ich nie gesehen", moved([4, 5, 1, 0, 2, 3]))
+    assert said == "<a href='u'>Diesen Film</a> habe ich <b>nie</b> gesehen"
+
+
+def test_an_element_whose_words_nothing_comes_from_is_not_lost() -> None:
+    (sentence,) = read("It <i>does</i> work").sentences
+    alignment = torch.tensor([[0.9, 0.1, 0.0], [0.0, 0.3, 0.7]])
+    assert place(sentence, "Es funktioniert", alignment) == "Es <i>funktioniert</i>"
+
+
+def test_an_element_around_several_sentences_is_around_each() -> None:
+    fragment = read("<b>One. Two.</b> Three.")
+    assert fragment.join([word_by_word(one) for one in fragment.sentences]) == "<b>One.</b> <b>Two.</b> Three."
+
+
+def test_what_the_model_says_cannot_become_markup() -> None:
+    assert place(Sentence("x"), "<script>alert(1)</script> & co", None) == (
+        "&lt;script&gt;alert(1)&lt;/script&gt; &amp; co"
+    )
+
+
+PARTS = [
+    "<b>",
+    "</b>",
+    "<a href='x'>",
+    "</a>",
+    "<p>",
+    "</p>",
+    "<br>",
+    "<i>",
+    "</i>",
+    "one ",
+    "two. ",
+    "Three",
+    " ",
+    "&amp;",
+    "<",
+]
+
+
+class Balance(HTMLParser):
+    """Follows the inline elements, and collects the text."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.open: list[str] = []
+        self.is_crossed = False
+        self.text = ""
+
+    def handle_data(self, data: str) -> None:
+        self.text += data
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        if tag in ("a", "b", "i"):
+            self.open.append(tag)
+
+    def handle_endtag(self, tag: str) -> None:
+        if tag in ("a", "b", "i"):
+            self.is_crossed |= not self.open or self.open.pop() != tag
+
+
+@given(parts=st.lists(st.sampled_from(PARTS), max_size=12), seed=st.integers(0, 100))
+def test_whatever_comes_in_inline_elements_come_out_balanced(parts: list[str], seed: int) -> None:
+    """However broken the markup, and wherever the words go."""
+    torch.manual_seed(seed)
+    fragment = read("".join(parts))
+    said = []
+    for sentence in fragment.sentences:
+        words = sentence.text.split()
+        said.append(place(sentence, " ".join(reversed(words)), torch.rand(len(words), len(words))))
+    balance = Balance()
+    balance.feed(out := fragment.join(said))
+    assert not balance.open and not balance.is_crossed, out
+    letters = "".join(sentence.text for sentence in fragment.sentences).split()
+    assert sorted("".join(balance.text.split())) == sorted("".join(letters))
