@@ -146,13 +146,13 @@ def test_info_says_what_a_model_is(trained: Path) -> None:
     for words in ("parameters", "d_model 64", "BLEU", "flops_by_time", "seconds"):
         assert words in shown
     facts = json.loads(multihead("info", trained, "--json").stdout)
-    assert facts["steps"] == 2000
+    assert facts["steps"] == 1200
     assert facts["shape"]["d_model"] == 64
 
 
 def test_the_card_says_where_the_model_comes_from(trained: Path) -> None:
     card = (trained / "README.md").read_text(encoding="utf-8")
-    for words in ("## Data", "training pairs", "cleaning kept", "2,000 steps", "FLOPs", "nrefs:1\\|"):
+    for words in ("## Data", "training pairs", "cleaning kept", "1,200 steps", "FLOPs", "nrefs:1\\|"):
         assert words in card
 
 
@@ -173,8 +173,10 @@ def test_the_commands_of_the_readme_run(tmp_path: Path) -> None:
     source, target = write_pairs(tmp_path, copy_or_reverse(80, seed=4))
     for name, path in (("corpus.en", source), ("corpus.de", target), ("test.en", source), ("test.de", target)):
         (tmp_path / name).write_bytes(path.read_bytes())
-    assert len(lines) >= 4
+    assert len(lines) >= 7
     for line in lines:
+        if " serve " in line:
+            continue  # which does not end by itself: tests/serve/test_process.py
         command = line.replace("multihead", f"{sys.executable} -m multihead", 1)
         if " train " in command:
             command += " --steps 2"
