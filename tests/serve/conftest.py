@@ -1,13 +1,16 @@
 """A server in this process, without a socket; and one in a process of its own."""
 
+import asyncio
 import os
 import re
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Coroutine, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any, TypeVar
 
 import httpx
 import pytest
@@ -19,10 +22,18 @@ from multihead.serve.guards import Access
 from multihead.serve.service import Limits, Service
 from multihead.translate import Translator
 
+Result = TypeVar("Result")
+
 
 @pytest.fixture(scope="session")
 def en_de() -> Translator:
     return multihead.load("en-de", engine="torch")
+
+
+def in_a_loop(work: Callable[[], Coroutine[Any, Any, Result]]) -> Result:
+    """What asynchronous work gives, in a thread of its own: the browser of other tests has a loop in this one."""
+    with ThreadPoolExecutor(1) as pool:
+        return pool.submit(lambda: asyncio.run(work())).result()
 
 
 def client_of(translator: Translator, limits: Limits | None = None, access: Access | None = None) -> TestClient:
