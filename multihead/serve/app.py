@@ -138,13 +138,13 @@ async def translate(server: Server, request: Request) -> Response:
         request, service.translate(asked.texts, direction, asked.alternatives, asked.is_html)
     )
     server.metrics.characters.inc(sum(map(len, asked.texts)))
-    content: dict[str, object] = {"translatedText": [one.text for one in answers]}
+    content: dict[str, list[Any]] = {"translatedText": [one.text for one in answers]}
     if asked.alternatives:
         content["alternatives"] = [one.alternatives for one in answers]
     if detected:
         found = {"confidence": detected.confidence, "language": detected.language}
         content["detectedLanguage"] = [found] * len(answers)
-    return reply(content if asked.is_list else {name: values[0] for name, values in content.items()})  # type: ignore[index]
+    return reply(content if asked.is_list else {name: values[0] for name, values in content.items()})
 
 
 async def detect(server: Server, request: Request) -> Response:

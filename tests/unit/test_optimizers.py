@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch import nn
 
-from multihead.config import TrainConfig
+from multihead.config import TrainConfig, configure
 from multihead.model import Transformer
 from multihead.optimizers import ADAM_LIKE, Muon, make_optimizers, orthogonal
 from tests.conftest import tiny_shape
@@ -13,7 +13,7 @@ from tests.conftest import tiny_shape
 @pytest.mark.parametrize("optimizer", ["adam", "muon"])
 def test_every_weight_has_one_optimizer(optimizer: str) -> None:
     model = Transformer(tiny_shape())
-    config = TrainConfig(optimizer=optimizer)  # type: ignore[arg-type]
+    config = configure({"train.optimizer": optimizer}).train
     groups = [group for one in make_optimizers(model, config) for group in one.param_groups]
     moved = [id(parameter) for group in groups for parameter in group["params"]]
     assert sorted(moved) == sorted(id(parameter) for parameter in model.parameters())
