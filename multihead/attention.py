@@ -7,15 +7,15 @@ import re
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import cast
+from typing import Any, cast
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
-from multihead.model import DecoderLayer, EncoderLayer, KeysValues, MultiHeadAttention, Transformer, attention_weights
+from multihead.model import DecoderLayer, EncoderLayer, MultiHeadAttention, Transformer
 from multihead.tokenizer import BOS_ID, EOS_ID, SubwordTokenizer
 
-Weights = dict[MultiHeadAttention, Tensor]
+Weights = dict[object, Tensor]  # by the module whose they are
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -28,8 +28,8 @@ class AttentionMaps:
 
     source_tokens: list[str]  # the pieces, then the end symbol
     target_tokens: list[str]  # the start symbol, then the pieces
-    encoder: Tensor  # L H S S
-    decoder: Tensor  # L H T T
+    encoder: Tensor  # L H S S; no layer if something else than attention mixes the places there, as a convolution
+    decoder: Tensor  # L H T T; the same
     cross: Tensor  # L H T S
 
 
@@ -61,24 +61,35 @@ def record(model: Transformer, source_ids: list[int], target_ids: list[int]) -> 
     device = next(model.parameters()).device
     with _evaluating(model), _recording([*of_encoder, *of_decoder, *of_cross]) as weights:
         model.hidden(torch.tensor([source_ids], device=device), torch.tensor([target_ids], device=device))
-    return _stack(weights, of_encoder), _stack(weights, of_decoder), _stack(weights, of_cross)
+    nothing = torch.zeros(0, model.config.n_heads, 0, 0)
+    return (
+        _stack(weights, of_encoder, nothing),
+        _stack(weights, of_decoder, nothing),
+        _stack(weights, of_cross, nothing),
+    )
 
 
-def _stack(weights: Weights, modules: list[MultiHeadAttention]) -> Tensor:
-    return torch.cat([weights[module] for module in modules]).float().cpu()  # L H T S: the batch was one sentence
+def _stack(weights: Weights, modules: Sequence[object], nothing: Tensor) -> Tensor:
+    found = [weights[module] for module in modules if module in weights]
+    return torch.cat(found).float().cpu() if found else nothing  # L H T S: the batch was one sentence
 
 
 @contextmanager
-def _recording(modules: list[MultiHeadAttention]) -> Iterator[Weights]:
-    """The weights of each module's next pass, by module."""
+def _recording(modules: Sequence[object]) -> Iterator[Weights]:
+    """The weights of each module's next pass, by module; of those that have some."""
     weights: Weights = {}
 
-    def hook(module: MultiHeadAttention, inputs: tuple[Tensor, KeysValues, Tensor, object], _: Tensor) -> None:
+    def hook(module: nn.Module, inputs: tuple[Tensor, Tensor], options: dict[str, Any], _: Tensor) -> None:
         # The fused kernel never shows its weights, so they are computed once more, by the definition.
-        x, (k, _), mask = inputs[:3]
-        weights[module] = attention_weights(module.queries(x), k, mask)  # 1 H T S
+        x, mask = inputs[:2]
+        others = {"kv": options["kv"]} if "kv" in options else {}
+        weights[module] = cast(MultiHeadAttention, module).weights(x, mask, **others)  # 1 H T S
 
-    handles = [module.register_forward_hook(hook) for module in modules]
+    handles = [
+        module.register_forward_hook(hook, with_kwargs=True)
+        for module in cast(Sequence[nn.Module], modules)
+        if hasattr(module, "weights")
+    ]
     try:
         yield weights
     finally:

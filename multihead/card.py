@@ -9,8 +9,9 @@ import torch
 from multihead.checkpoint import Provenance, read_config, read_provenance
 from multihead.config import RunConfig
 from multihead.corpus import Summary
-from multihead.model import Transformer, count_parameters
+from multihead.model import count_parameters
 from multihead.text import RULES
+from multihead.variants import build_model
 
 UNKNOWN_LICENCE = "not given (`--set data.licence=...`); fill it in before you share the model"
 
@@ -69,7 +70,7 @@ def facts(folder: Path) -> dict[str, Any]:
     """What a model is, for people and programs."""
     config, provenance = read_config(folder), read_provenance(folder)
     with torch.device("meta"):  # the shape alone, no memory for weights
-        parameters = count_parameters(Transformer(config.model))
+        parameters = count_parameters(build_model(config.model))
     return {
         "model": folder.name,
         "languages": f"{config.data.source_lang or '?'} to {config.data.target_lang or '?'}",

@@ -21,6 +21,7 @@ from multihead.config import RunConfig, UserError, from_json, to_json
 from multihead.files import appearing_whole, replace_text, replacing, sha256
 from multihead.model import Transformer
 from multihead.tokenizer import SubwordTokenizer
+from multihead.variants import build_model
 
 FORMAT = 1
 FILES = ("model.safetensors", "optimizer.safetensors", "state.json", "config.json", "tokenizer.json")
@@ -199,7 +200,7 @@ def load_model(folder: Path, talk: Talk = lambda line: None) -> tuple[Transforme
     tokenizer = SubwordTokenizer.load(folder / "tokenizer.json")
     if tokenizer.vocab_size != config.model.vocab_size:
         raise UserError(f"{folder}: {tokenizer.vocab_size} pieces, but model.vocab_size={config.model.vocab_size}")
-    model = Transformer(config.model)
+    model = build_model(config.model)
     load_weights(model, _read_tensors(folder / "model.safetensors"), folder)
     return model.eval(), tokenizer, config
 

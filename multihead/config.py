@@ -22,6 +22,12 @@ Share = Annotated[float, Field(ge=0.0, lt=1.0)]
 PositiveFloat = Annotated[float, Field(gt=0.0)]
 NonNegative = Annotated[float, Field(ge=0.0)]
 
+Mixers = Literal[
+    "attention", "local", "linformer", "bigbird", "lstm", "gru", "convolution", "dilated", "separable", "gated"
+]
+LONGEST_TREE = 4000  # tokens of a sentence whose places fit beside their ids
+NOT_CAUSAL = {"linformer": "Linformer", "bigbird": "BigBird"}  # they see the whole sentence, and what follows with it
+
 _STRICT = ConfigDict(extra="forbid")
 
 
@@ -49,7 +55,16 @@ class ModelConfig:
     max_len: Positive = 1024  # positions a model knows; longer input is refused
     norm: Literal["post", "pre"] = "post"  # LayerNorm after each sub-layer as in the paper, or before it
     activation: Literal["relu", "gelu", "swish"] = "relu"  # of the feed-forward layers
-    positions: Literal["sinusoidal", "learned"] = "sinusoidal"  # §3.5, and row E of Table 3
+    positions: Literal["sinusoidal", "learned", "relative", "tree", "none"] = "sinusoidal"  # §3.5, row E, variants.py
+    score: Literal["scaled", "dot", "additive"] = "scaled"  # of attention: §3.2.1, or without the root, or Bahdanau's
+    encoder_mixer: Mixers = "attention"  # what lets the places of a source know of each other
+    decoder_mixer: Mixers = "attention"  # and those of a target
+    window: Positive = 64  # r of local and bigbird: places seen around each (§4)
+    kernel: Positive = 3  # k of the convolutions: places that one covers
+    relative_distance: Positive = 16  # farthest that relative positions tell apart
+    projected_length: Positive = 64  # of linformer: what the length of a sentence is projected to
+    global_tokens: Count = 2  # of bigbird: the first places see all, and are seen by all
+    random_blocks: Count = 1  # of bigbird: blocks of half a window that each block sees anywhere
     attention_bias: bool = False  # biases in the projections of attention
     output_bias: bool = False  # a bias on the logits
     tie: Literal["all", "target", "none"] = "all"  # embeddings that share a matrix with the output (§3.4)
@@ -58,6 +73,25 @@ class ModelConfig:
     def __post_init__(self) -> None:
         if self.pad_id >= self.vocab_size:
             raise ConfigError(f"model.pad_id {self.pad_id} is not in a vocabulary of {self.vocab_size}")
+        if name := NOT_CAUSAL.get(self.decoder_mixer):
+            raise ConfigError(
+                f"model.decoder_mixer={self.decoder_mixer}: {name} lets a place see what follows it, which a decoder "
+                "has yet to say; it is for the encoder"
+            )
+        # Relative positions are part of the attention's score, so there has to be one, and over all distances.
+        needed = {"score": "scaled", "encoder_mixer": "attention", "decoder_mixer": "attention"}
+        for name, value in needed.items() if self.positions in ("relative", "tree") else ():
+            if getattr(self, name) != value:
+                raise ConfigError(
+                    f"model.positions={self.positions} needs model.{name}={value}, not {getattr(self, name)}"
+                )
+
+    @property
+    def variants(self) -> list[str]:
+        """The settings by which layers are other than the paper's; multihead/variants.py makes those."""
+        paper = {"score": "scaled", "encoder_mixer": "attention", "decoder_mixer": "attention"}
+        names = [f"model.{name}={getattr(self, name)}" for name, its in paper.items() if getattr(self, name) != its]
+        return [*names, f"model.positions={self.positions}"] if self.positions in ("relative", "tree") else names
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, config=_STRICT)
@@ -70,6 +104,7 @@ class DataConfig:
     tokenizer: Literal["bpe", "wordpiece", "unigram"] = "bpe"  # §5.1; unigram is for imported models
     bpe_dropout: Share = 0.0  # chance that a merge is left out while training (0: off, as in the paper)
     haste: Share = 0.0  # chance that a source is seen in small letters or without its final mark, as typed in haste
+    tree: bool = False  # a source line is words, a tab, and the number of each word's head (trees.py)
     clean: bool = True  # drop copies, duplicates and pairs of very unequal length
     max_ratio: PositiveFloat = 3.0  # longest side / shortest side, in bytes
     max_length: Positive = 256  # tokens of one sentence; longer pairs are dropped
@@ -83,6 +118,12 @@ class DataConfig:
             )
         if self.bpe_dropout and self.tokenizer != "bpe":
             raise ConfigError("data.bpe_dropout needs data.tokenizer=bpe: word pieces have no merges to drop")
+        if self.tree and (self.bpe_dropout or self.haste):
+            raise ConfigError(
+                "data.tree is for sources as they are: data.bpe_dropout and data.haste change their words"
+            )
+        if self.tree and self.max_length > LONGEST_TREE:
+            raise ConfigError(f"data.tree takes sentences of up to {LONGEST_TREE:,} tokens, not {self.max_length:,}")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, config=_STRICT)
@@ -151,6 +192,10 @@ class RunConfig:
     train: TrainConfig = dataclasses.field(default_factory=TrainConfig)
 
     def __post_init__(self) -> None:
+        if self.data.tree != (self.model.positions == "tree"):
+            raise ConfigError(
+                "data.tree=true and model.positions=tree go together: trees beside the text, and their use"
+            )
         if self.data.max_length >= self.model.max_len:
             raise ConfigError(
                 f"data.max_length ({self.data.max_length}) must be smaller than model.max_len "
@@ -208,6 +253,18 @@ _BIG: Overrides = {
     "train.average": 20,
 }
 
+_OF_OLD: Overrides = {
+    **_SMALL_DATA,
+    "model.d_model": 256,
+    "model.d_ff": 512,
+    "data.batch_tokens": 4096,
+    "model.n_heads": 1,
+    "model.d_k": 256,
+    "model.d_v": 256,
+    "train.optimizer": "adam",
+    "train.lr_scale": 0.5,
+}
+
 PRESETS: dict[str, Overrides] = {
     "base": {},
     "big": _BIG,
@@ -243,6 +300,33 @@ PRESETS: dict[str, Overrides] = {
         "data.batch_tokens": 1024,
         "train.warmup": 100,
         "train.lr_scale": 1.0,
+    },
+    # What the paper compares itself with (§1, §4), in the same frame of residuals, norms and feed-forward layers.
+    "rnn-attention": {
+        **_OF_OLD,
+        "model.encoder_mixer": "lstm",
+        "model.decoder_mixer": "lstm",
+        "model.score": "additive",
+        "model.positions": "none",
+        "model.encoder_layers": 2,
+        "model.decoder_layers": 2,
+    },
+    "convs2s": {
+        **_OF_OLD,
+        "model.encoder_mixer": "gated",
+        "model.decoder_mixer": "gated",
+        "model.score": "dot",
+        "model.positions": "learned",
+        "model.encoder_layers": 4,
+        "model.decoder_layers": 4,
+    },
+    "bytenet": {
+        **_OF_OLD,
+        "model.encoder_mixer": "dilated",
+        "model.decoder_mixer": "dilated",
+        "model.positions": "none",
+        "model.encoder_layers": 5,
+        "model.decoder_layers": 5,
     },
     # Table 3, row by row; what is not named is as in base.
     "table3-a-h1": {"model.n_heads": 1, "model.d_k": 512, "model.d_v": 512},

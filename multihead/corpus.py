@@ -12,6 +12,7 @@ from array import array
 from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import asdict, dataclass, field
+from functools import partial
 from itertools import accumulate
 from pathlib import Path
 from typing import Self
@@ -19,7 +20,7 @@ from typing import Self
 import numpy as np
 from numpy.typing import NDArray
 
-from multihead import grammar
+from multihead import grammar, trees
 from multihead.config import DataConfig, Overrides, UserError, vocab_size_for
 from multihead.files import appearing_whole
 from multihead.text import (
@@ -34,7 +35,7 @@ from multihead.text import (
     read_lines,
     read_pairs,
 )
-from multihead.tokenizer import SubwordTokenizer, check_can_be_learned
+from multihead.tokenizer import PLACE, SubwordTokenizer, check_can_be_learned
 
 Ids = NDArray[np.unsignedinteger]
 Talk = Callable[[str], None]
@@ -131,9 +132,9 @@ def prepare(
     with appearing_whole(folder) as aside:
         spool = _Spool(aside / "clean.txt")
         held_out = _clean_into(spool, text, config, report)
-        tokenizer = _learn_tokenizer(spool, report.kept, config.tokenizer, vocab_size)
+        tokenizer = _learn_tokenizer(spool, report.kept, config, vocab_size)
         (aside / "tokenizer.json").write_text(tokenizer.to_json(), encoding="utf-8")
-        with _Encoder(aside, tokenizer, config.max_length) as encoder:
+        with _Encoder(aside, tokenizer, config) as encoder:
             encoder.add(spool.read(), report, held_out)
             encoder.add_valid(text.valid or ())
         spool.delete()
@@ -213,10 +214,11 @@ class _SmallestFingerprints:
         return set(heapq.nsmallest(n_sources, self._smallest))
 
 
-def _learn_tokenizer(spool: _Spool, n_pairs: int, kind: str, vocab_size: int | None) -> SubwordTokenizer:
+def _learn_tokenizer(spool: _Spool, n_pairs: int, config: DataConfig, vocab_size: int | None) -> SubwordTokenizer:
     every = -(-n_pairs // LEARNING_SAMPLE)
-    texts = (side for at, pair in enumerate(spool.read()) if at % every == 0 for side in pair)
-    tokenizer = SubwordTokenizer.learn(texts, vocab_size or vocab_size_for(n_pairs), kind)
+    sides = (side for at, pair in enumerate(spool.read()) if at % every == 0 for side in pair)
+    texts = map(trees.words_of, sides) if config.tree else sides
+    tokenizer = SubwordTokenizer.learn(texts, vocab_size or vocab_size_for(n_pairs), config.tokenizer)
     if vocab_size and tokenizer.vocab_size < vocab_size:
         raise UserError(
             f"this corpus gives a vocabulary of {tokenizer.vocab_size:,} pieces, not {vocab_size:,}: "
@@ -228,10 +230,11 @@ def _learn_tokenizer(spool: _Spool, n_pairs: int, kind: str, vocab_size: int | N
 class _Encoder:
     """Encodes pairs into the shards of train and valid; what has a side of over `max_length` tokens is left out."""
 
-    def __init__(self, folder: Path, tokenizer: SubwordTokenizer, max_length: int) -> None:
-        self._tokenizer, self._max_length = tokenizer, max_length
-        self.train = ShardWriter(folder, "train", tokenizer.vocab_size)
-        self.valid = ShardWriter(folder, "valid", tokenizer.vocab_size)
+    def __init__(self, folder: Path, tokenizer: SubwordTokenizer, config: DataConfig) -> None:
+        self._tokenizer, self._max_length, self._has_trees = tokenizer, config.max_length, config.tree
+        largest = PLACE * (config.max_length + 1) if config.tree else tokenizer.vocab_size
+        self.train = ShardWriter(folder, "train", largest)
+        self.valid = ShardWriter(folder, "valid", largest)
 
     def add(self, pairs: Iterable[Pair], report: Report, held_out: set[int]) -> None:
         """Training pairs, but for those whose source is held out."""
@@ -251,9 +254,11 @@ class _Encoder:
 
     def _encode(self, pairs: Iterable[Pair]) -> Iterator[tuple[str, tuple[list[int], list[int]]]]:
         for chunk in chunks(pairs):
-            encoded = iter(self._tokenizer.encode_batch([side for pair in chunk for side in pair]))
-            for (source, _), source_ids, target_ids in zip(chunk, encoded, encoded, strict=True):
-                yield source, (source_ids, target_ids)
+            sources, targets = zip(*chunk, strict=True)
+            encode = partial(trees.encode, self._tokenizer) if self._has_trees else self._tokenizer.encode_batch
+            yield from zip(
+                sources, zip(encode(sources), self._tokenizer.encode_batch(targets), strict=True), strict=True
+            )
 
     def __enter__(self) -> Self:
         return self
@@ -270,9 +275,9 @@ class _Encoder:
 class ShardWriter:
     """Writes pairs of ids, SHARD of them to a file."""
 
-    def __init__(self, folder: Path, split: str, vocab_size: int) -> None:
+    def __init__(self, folder: Path, split: str, largest: int) -> None:
         self._prefix = f"{folder / split}-"
-        self._typecode = "H" if vocab_size <= 1 << 16 else "I"  # 2 or 4 bytes a token
+        self._typecode = "H" if largest <= 1 << 16 else "I"  # 2 or 4 bytes a token
         self._n_shards = 0
         self.n_pairs = 0
         self._clear()

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+import torch.nn.functional as F
 from filelock import FileLock
 from torch import Tensor, nn
 
@@ -35,6 +36,7 @@ INT8 = ("int8", "int8_float32")
 # CTranslate2 takes 127. But processors without VNNI add pairs of products in 16 bits, which overflow: on such a one the
 # error of log-probabilities was 0.071 with 127, 0.031 with 96; and 91 % of texts were those of float32, not 81 %.
 LARGEST = 96
+RELATIVE = "model.positions=relative"
 
 Table = dict[str, tuple[str, ...]]  # a module of theirs -> those of ours that are stacked into it
 
@@ -76,6 +78,8 @@ _ACTIVATIONS = {"relu": "RELU", "gelu": "GELU", "swish": "SWISH"}
 
 def why_not_ctranslate2(config: ModelConfig) -> str:
     """Why CTranslate2 cannot run this shape, in words; empty if it can."""
+    if others := [name for name in config.variants if name != RELATIVE]:
+        return f"CTranslate2 has attention as in the paper, not {others[0]}"
     if config.activation not in _ACTIVATIONS:
         return f"CTranslate2 does not have the activation {config.activation}"
     widest = max(config.vocab_size, config.max_len, config.d_ff, 3 * config.n_heads * head_width(config))
@@ -148,11 +152,13 @@ def import_ctranslate2() -> Any:
 def _specification(library: Any, model: Transformer, in_int8: bool) -> Any:
     """The model in the classes of CTranslate2."""
     config, specs = model.config, library.specs
+    is_relative = config.positions == "relative"
     shape = {
         "num_heads": config.n_heads,
         "head_dim": head_width(config),
         "pre_norm": config.norm == "pre",
         "activation": specs.Activation[_ACTIVATIONS[config.activation]],
+        "relative_position": is_relative,
     }
     result = specs.TransformerSpec(
         specs.TransformerEncoderSpec(config.encoder_layers, **shape),
@@ -164,9 +170,21 @@ def _specification(library: Any, model: Transformer, in_int8: bool) -> Any:
     result.config.layer_norm_epsilon = nn.LayerNorm(1).eps
     for theirs, ours in _names(config):
         _fill(_find(result, theirs), [(name, model.get_submodule(name)) for name in ours], config, in_int8)
-    for stack in (result.encoder, result.decoder):  # without a table it would begin at 1, cosines behind the sines
-        stack.position_encodings.encodings = model.positions.detach().cpu().clone()
+    for stack, layers in ((result.encoder, model.encoder), (result.decoder, model.decoder)):
+        if is_relative:
+            _fill_relative(stack.layer, layers, head_width(config))
+        else:  # without a table it would begin at 1, cosines behind the sines
+            stack.position_encodings.encodings = model.positions.detach().cpu().clone()
     return result
+
+
+def _fill_relative(theirs: Sequence[Any], ours: nn.ModuleList, width: int) -> None:
+    for their_layer, our_layer in zip(theirs, ours, strict=True):
+        score = our_layer.get_submodule("self_attention.score")
+        for name in ("keys", "values"):
+            table = score.get_parameter(name).detach().cpu().float()
+            wide = F.pad(table, (0, width - table.size(1)))
+            setattr(their_layer.self_attention, f"relative_position_{name}", wide.clone())
 
 
 def _names(config: ModelConfig) -> Iterator[tuple[str, tuple[str, ...]]]:

@@ -10,7 +10,7 @@ from multihead.config import ConfigError, ModelConfig, RunConfig, UserError
 from multihead.ctranslate2_export import export_ctranslate2, why_not_ctranslate2
 from multihead.marian_export import export_marian, why_not_marian
 from multihead.model import Transformer
-from multihead.onnx_export import export_onnx
+from multihead.onnx_export import export_onnx, why_not_onnx
 from multihead.tokenizer import SubwordTokenizer
 
 FULL = "float32"
@@ -54,7 +54,7 @@ def _only_in_full(name: str, quantization: str) -> None:
 FORMATS = {
     "ctranslate2": Format(why_not_ctranslate2, _to_ctranslate2),
     "marian": Format(why_not_marian, _to_marian),
-    "onnx": Format(lambda config: "", _to_onnx),
+    "onnx": Format(why_not_onnx, _to_onnx),
 }
 
 
@@ -73,4 +73,4 @@ def where_to(config: ModelConfig) -> str:
     reasons = {name: format.why_not(config) for name, format in FORMATS.items()}
     able = [name for name, reason in reasons.items() if not reason]
     unable = [f"; not to {name}: {reason}" for name, reason in reasons.items() if reason]
-    return f"can be exported to {', '.join(able)}{''.join(unable)}"
+    return f"can be exported to {', '.join(able) or 'no other engine'}{''.join(unable)}"

@@ -34,6 +34,8 @@ GENERATION = "generation_config.json"
 
 def why_not_marian(config: ModelConfig) -> str:
     """Why Marian cannot be this shape, in words; empty if it can."""
+    if config.variants:
+        return f"Marian has attention as in the paper, not {config.variants[0]}"
     if config.norm != "post":
         return "Marian has its LayerNorm after each sub-layer: it needs norm=post, as in the paper"
     if config.positions != "sinusoidal":

@@ -8,7 +8,7 @@ Masks are boolean, True = may attend, and broadcast to B H T S. They are made in
 import math
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import NamedTuple, cast
+from typing import NamedTuple, Protocol, cast
 
 import torch
 import torch.nn.functional as F
@@ -20,6 +20,21 @@ ROOM = 8  # steps that a decoder makes room for at a time
 
 KeysValues = tuple[Tensor, Tensor]  # both B H S K
 Past = dict[str, Tensor]  # what one decoder layer keeps of earlier steps; axis 0 is the row
+
+
+class Score(Protocol):
+    """What weighs the keys of each query, and draws from the values."""
+
+    def __call__(self, q: Tensor, k: Tensor, v: Tensor, mask: Tensor) -> Tensor: ...
+
+    def weights(self, q: Tensor, k: Tensor, mask: Tensor) -> Tensor: ...
+
+
+class Mixer(Protocol):
+    """What lets the places of a sequence know of each other: self-attention in the paper."""
+
+    def __call__(self, x: Tensor, mask: Tensor, past: Past | None = None) -> Tensor: ...
+
 
 ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {"relu": F.relu, "gelu": F.gelu, "swish": F.silu}
 
@@ -34,15 +49,26 @@ def attention_weights(q: Tensor, k: Tensor, mask: Tensor) -> Tensor:
 
 
 def attention(q: Tensor, k: Tensor, v: Tensor, mask: Tensor) -> Tensor:
-    """Eq. (1) as it is printed: the definition that the fused kernel in `MultiHeadAttention` is tested against."""
+    """Eq. (1) as it is printed: the definition that the fused kernel in `ScaledDotProduct` is tested against."""
     return attention_weights(q, k, mask) @ v  # B H T K
+
+
+class ScaledDotProduct(nn.Module):
+    """§3.2.1 by a fused kernel, which never shows its weights; whoever wants to see them asks for `weights`."""
+
+    def forward(self, q: Tensor, k: Tensor, v: Tensor, mask: Tensor) -> Tensor:
+        return F.scaled_dot_product_attention(q, k, v, attn_mask=mask)  # B H T K
+
+    def weights(self, q: Tensor, k: Tensor, mask: Tensor) -> Tensor:
+        return attention_weights(q, k, mask)  # B H T S
 
 
 class MultiHeadAttention(nn.Module):
     """§3.2.2. `keys_values` is apart from `forward`, so that a decoder may keep what it has already projected."""
 
-    def __init__(self, config: ModelConfig) -> None:
+    def __init__(self, config: ModelConfig, score: Score | None = None) -> None:
         super().__init__()
+        self.score = score or ScaledDotProduct()
         heads, bias = config.n_heads, config.attention_bias
         self.n_heads = heads
         self.w_q = nn.Linear(config.d_model, heads * config.d_k, bias=bias)
@@ -56,15 +82,48 @@ class MultiHeadAttention(nn.Module):
     def keys_values(self, x: Tensor) -> KeysValues:
         return self._split_heads(self.w_k(x)), self._split_heads(self.w_v(x))  # B H S K
 
-    def forward(self, x: Tensor, kv: KeysValues, mask: Tensor, rows: "Rows | None" = None) -> Tensor:
+    def forward(
+        self,
+        x: Tensor,
+        mask: Tensor,
+        past: Past | None = None,
+        kv: KeysValues | None = None,
+        rows: "Rows | None" = None,
+    ) -> Tensor:
+        """The three uses of §3.2.3: a sequence attends to itself and its past, unless `kv` are those of another."""
         q = self.queries(x)  # B H T K, or R H 1 K
-        heads = F.scaled_dot_product_attention(q if rows is None else rows.fold(q), *kv, attn_mask=mask)  # B H T K
-        heads = heads if rows is None else rows.unfold(heads)  # R H 1 K
+        k, v = kv or self._own_keys_values(x, mask, past)  # B H S K
+        heads = self.score(q if rows is None else rows.fold(q), k, v, mask)  # B H T K
+        return self.merge(heads if rows is None else rows.unfold(heads))
+
+    def merge(self, heads: Tensor) -> Tensor:
         out: Tensor = self.w_o(heads.transpose(1, 2).flatten(2))  # B T D
         return out
 
+    def weights(self, x: Tensor, mask: Tensor, kv: KeysValues | None = None) -> Tensor:
+        """How much each place of x draws from each place that it may attend to."""
+        k, _ = kv or self.keys_values(x)
+        return self.score.weights(self.queries(x), k, mask)  # B H T S
+
+    def _own_keys_values(self, x: Tensor, mask: Tensor, past: Past | None) -> KeysValues:
+        k, v = self.keys_values(x)  # B H T K, or R H 1 K
+        if past is None:
+            return k, v
+        at = mask.size(1) - 1
+        return _remember(past, "k", k, at), _remember(past, "v", v, at)  # R H T K
+
     def _split_heads(self, x: Tensor) -> Tensor:
         return x.view(*x.shape[:-1], self.n_heads, -1).transpose(1, 2)  # B H T K
+
+
+def _remember(past: Past, name: str, new: Tensor, at: int) -> Tensor:
+    """Add this step's keys or values (R H 1 K) to those before; room is made for some steps at a time, so that most
+    steps copy nothing."""
+    if at % ROOM == 0:
+        room = new.new_empty(*new.shape[:2], ROOM, new.size(3))
+        past[name] = torch.cat([past[name], room], dim=2) if past.get(name) is not None else room
+    past[name][:, :, at] = new.squeeze(2)
+    return past[name][:, :, : at + 1]  # R H T K
 
 
 # §3.3 Position-wise feed-forward networks
@@ -137,14 +196,14 @@ class Residual(nn.Module):
 class EncoderLayer(nn.Module):
     """Self-attention, then feed-forward."""
 
-    def __init__(self, config: ModelConfig) -> None:
+    def __init__(self, config: ModelConfig, self_attention: Mixer) -> None:
         super().__init__()
-        self.self_attention = MultiHeadAttention(config)
+        self.self_attention = self_attention
         self.feed_forward = FeedForward(config)
         self.residual_1, self.residual_2 = Residual(config), Residual(config)
 
     def forward(self, x: Tensor, mask: Tensor) -> Tensor:
-        x = self.residual_1(x, lambda y: self.self_attention(y, self.self_attention.keys_values(y), mask))
+        x = self.residual_1(x, lambda y: self.self_attention(y, mask))
         x = self.residual_2(x, self.feed_forward)
         return x
 
@@ -152,35 +211,18 @@ class EncoderLayer(nn.Module):
 class DecoderLayer(nn.Module):
     """Masked self-attention, attention over the encoder's output, then feed-forward."""
 
-    def __init__(self, config: ModelConfig) -> None:
+    def __init__(self, config: ModelConfig, self_attention: Mixer, cross_attention: MultiHeadAttention) -> None:
         super().__init__()
-        self.self_attention = MultiHeadAttention(config)
-        self.cross_attention = MultiHeadAttention(config)
+        self.self_attention = self_attention
+        self.cross_attention = cross_attention
         self.feed_forward = FeedForward(config)
         self.residual_1, self.residual_2, self.residual_3 = Residual(config), Residual(config), Residual(config)
 
     def forward(self, x: Tensor, mask: Tensor, memory: "Memory", past: Past | None = None) -> Tensor:
-        x = self.residual_1(x, lambda y: self._attend_to_itself(y, mask, past))
-        x = self.residual_2(x, lambda y: self.cross_attention(y, *memory))
+        x = self.residual_1(x, lambda y: self.self_attention(y, mask, past))
+        x = self.residual_2(x, lambda y: self.cross_attention(y, memory.mask, kv=memory.kv, rows=memory.rows))
         x = self.residual_3(x, self.feed_forward)
         return x
-
-    def _attend_to_itself(self, x: Tensor, mask: Tensor, past: Past | None) -> Tensor:
-        k, v = self.self_attention.keys_values(x)  # B H T K, or R H 1 K
-        if past is not None:
-            k, v = (_remember(past, name, new, at=mask.size(1) - 1) for name, new in (("k", k), ("v", v)))  # R H T K
-        x = self.self_attention(x, (k, v), mask)
-        return x
-
-
-def _remember(past: Past, name: str, new: Tensor, at: int) -> Tensor:
-    """Add this step's keys or values (R H 1 K) to those before; room is made for some steps at a time, so that most
-    steps copy nothing."""
-    if at % ROOM == 0:
-        room = new.new_empty(*new.shape[:2], ROOM, new.size(3))
-        past[name] = torch.cat([past[name], room], dim=2) if past.get(name) is not None else room
-    past[name][:, :, at] = new.squeeze(2)
-    return past[name][:, :, : at + 1]  # R H T K
 
 
 # §3.5 Positional encoding
@@ -261,16 +303,40 @@ class DecoderState:
         self.rows = Rows.of(torch.searchsorted(sentences, self.rows.sentence), len(sentences))
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Parts:
+    """What makes the attention of a layer, given its number; variants.py has others than the paper's."""
+
+    encoder: Callable[[int], Mixer]
+    decoder: Callable[[int], Mixer]
+    cross: Callable[[], MultiHeadAttention]
+    structure: nn.Module | None = None  # reads what a source is known to have beside the order of its words
+
+    @staticmethod
+    def of_the_paper(config: ModelConfig) -> "Parts":
+        if config.variants:
+            raise ValueError(f"{config.variants[0]} is not in the paper: variants.build_model makes such a model")
+        return Parts(
+            encoder=lambda _: MultiHeadAttention(config),
+            decoder=lambda _: MultiHeadAttention(config),
+            cross=lambda: MultiHeadAttention(config),
+        )
+
+
 class Transformer(nn.Module):
     """Source and target ids in, logits out: `logits = Transformer(config)(source_ids, target_ids)`."""
 
-    def __init__(self, config: ModelConfig) -> None:
+    def __init__(self, config: ModelConfig, parts: Parts | None = None) -> None:
         super().__init__()
         self.config = config
+        parts = parts or Parts.of_the_paper(config)
         self._make_embeddings(config)
         self.dropout = Dropout(config.dropout)
-        self.encoder = nn.ModuleList(EncoderLayer(config) for _ in range(config.encoder_layers))
-        self.decoder = nn.ModuleList(DecoderLayer(config) for _ in range(config.decoder_layers))
+        self.structure = parts.structure
+        self.encoder = nn.ModuleList(EncoderLayer(config, parts.encoder(n)) for n in range(config.encoder_layers))
+        self.decoder = nn.ModuleList(
+            DecoderLayer(config, parts.decoder(n), parts.cross()) for n in range(config.decoder_layers)
+        )
         pre_norm = config.norm == "pre"
         self.encoder_norm = nn.LayerNorm(config.d_model) if pre_norm else nn.Identity()
         self.decoder_norm = nn.LayerNorm(config.d_model) if pre_norm else nn.Identity()
@@ -289,7 +355,9 @@ class Transformer(nn.Module):
             self.positions = nn.Parameter(torch.empty(config.max_len, config.d_model))
             nn.init.normal_(self.positions, std=config.d_model**-0.5)
         else:
-            self.register_buffer("positions", sinusoids(config.max_len, config.d_model), persistent=False)
+            table = sinusoids(config.max_len, config.d_model)
+            is_absolute = config.positions in ("sinusoidal", "tree")  # the others have none, or theirs in the attention
+            self.register_buffer("positions", table if is_absolute else table.zero_(), persistent=False)
 
     def forward(self, source_ids: Tensor, target_ids: Tensor) -> Tensor:
         """Logits of the token after each of `target_ids` (B T), given `source_ids` (B S)."""
@@ -310,9 +378,13 @@ class Transformer(nn.Module):
     def encode(self, source_ids: Tensor) -> tuple[Tensor, Tensor]:
         """The encoder's output, and the mask that hides the source's padding."""
         mask = (source_ids != self.config.pad_id)[:, None, None, :]  # B 1 1 S
-        x = self.embed(self.source_embedding, source_ids)  # B S D
+        if self.structure is None:
+            x, seen = self.embed(self.source_embedding, source_ids), mask  # B S D
+        else:
+            ids, depth, seen = self.structure(source_ids, mask)
+            x = self.embed(self.source_embedding, ids) + depth  # B S D
         for layer in self.encoder:
-            x = layer(x, mask)
+            x = layer(x, seen)
         x = self.encoder_norm(x)
         return x, mask
 

@@ -19,9 +19,9 @@ from typing import Any, cast
 import torch
 from torch import Tensor, nn
 
-from multihead.config import UserError
+from multihead.config import ModelConfig, UserError
 from multihead.files import appearing_whole, is_free
-from multihead.model import DecoderLayer, Memory, Transformer
+from multihead.model import DecoderLayer, Memory, MultiHeadAttention, Transformer
 from multihead.tokenizer import BOS_ID, EOS_ID, PAD_ID, SubwordTokenizer
 
 ENCODER, DECODER = "encoder.onnx", "decoder.onnx"
@@ -62,22 +62,34 @@ class DecoderStep(nn.Module):
     @staticmethod
     def _layer(layer: DecoderLayer, x: Tensor, memory: Memory, past: list[Tensor], present: list[Tensor]) -> Tensor:
         def attend_to_itself(y: Tensor) -> Tensor:
-            new = layer.self_attention.keys_values(y)
+            self_attention = cast(MultiHeadAttention, layer.self_attention)
+            new = self_attention.keys_values(y)
             k, v = (torch.cat(both, dim=2) for both in zip(past, new, strict=True))  # B H T+1 K
             present.extend((k, v))
             visible = torch.ones(1, k.size(2), dtype=torch.bool)  # the past is all visible
-            out: Tensor = layer.self_attention(y, (k, v), visible)
+            out: Tensor = self_attention(y, visible, kv=(k, v))
             return out
 
         x = layer.residual_1(x, attend_to_itself)
-        x = layer.residual_2(x, lambda y: layer.cross_attention(y, *memory))
+        x = layer.residual_2(x, lambda y: layer.cross_attention(y, memory.mask, kv=memory.kv))
         x = layer.residual_3(x, layer.feed_forward)
         return x
+
+
+def why_not_onnx(config: ModelConfig) -> str:
+    """Why these graphs cannot be this shape, in words; empty if they can."""
+    return (
+        f"a step of the decoder is written for attention as in the paper, not for {config.variants[0]}"
+        if config.variants
+        else ""
+    )
 
 
 def export_onnx(model: Transformer, tokenizer: SubwordTokenizer, output: Path) -> None:
     """Write both graphs, the tokenizer, and the settings that a program needs to decode with them."""
     _check_library()
+    if reason := why_not_onnx(model.config):
+        raise UserError(reason)
     if not is_free(output, ENCODER):
         raise UserError(f"{output} is there already, and is not an export to ONNX: give another folder")
     config = model.config

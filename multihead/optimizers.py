@@ -7,6 +7,7 @@ stay with Adam. The products that it needs do not grow with the batch.
 
 import math
 from collections.abc import Iterable
+from typing import cast
 
 import torch
 from torch import Tensor, nn
@@ -33,8 +34,8 @@ def make_optimizers(model: Transformer, config: TrainConfig) -> list[Optimizer]:
 
 def matrices_of(model: Transformer) -> list[nn.Parameter]:
     """The matrices of the projections and feed-forward layers, in the order of the model."""
-    layers = (model.encoder, model.decoder)
-    return [parameter for stack in layers for parameter in stack.parameters() if parameter.ndim == 2]
+    modules = [module for stack in (model.encoder, model.decoder) for module in stack.modules()]
+    return [cast(nn.Parameter, module.weight) for module in modules if isinstance(module, nn.Linear)]
 
 
 class Muon(Optimizer):

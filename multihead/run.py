@@ -27,9 +27,10 @@ from multihead.files import replace_text
 from multihead.interop import where_to
 from multihead.journal import Figures, Journal, plain_talk
 from multihead.metrics import scores
-from multihead.model import Transformer, count_parameters
+from multihead.model import count_parameters
 from multihead.tokenizer import SubwordTokenizer
 from multihead.trainer import Meter, Trainer, learning_rate, training_seconds
+from multihead.variants import build_model
 
 MAX_SKIPPED = 10  # steps in a row without a usable gradient, after which a run is stopped
 N_EXAMPLES = 4  # validation sentences shown at the end
@@ -174,7 +175,7 @@ def _expected_epochs(planned: RunConfig, pairs: corpus.Shards) -> float:
     if not train.minutes:
         return by_steps
     with torch.device("meta"):  # the shape alone, no memory for weights
-        n_parameters = count_parameters(Transformer(planned.model))
+        n_parameters = count_parameters(build_model(planned.model))
     capacity = USED_CAPACITY * matmul_flops(pick_device())
     return min(by_steps, training_seconds(train) * capacity / counted_flops(n_parameters, n_tokens))
 

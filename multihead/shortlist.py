@@ -20,7 +20,7 @@ from torch import Tensor
 
 from multihead.corpus import Ids, Shards
 from multihead.files import replacing
-from multihead.tokenizer import BOS_ID, EOS_ID, PAD_ID, UNK_ID
+from multihead.tokenizer import BOS_ID, EOS_ID, PAD_ID, PLACE, UNK_ID
 
 FILE = "shortlist.safetensors"
 CANDIDATES = 12  # target words kept for a source word
@@ -53,6 +53,7 @@ class Shortlist:
 
     def words(self, source_ids: Tensor) -> Words:
         """What the sentences of a batch (B S) can say: a sentence's words depend on that sentence alone."""
+        source_ids = source_ids % PLACE
         n_sentences, vocab_size = len(source_ids), len(self.candidates)
         candidates = self.candidates[source_ids.where(source_ids != PAD_ID, EOS_ID)].flatten(1)  # B S·C
         allowed = torch.zeros(n_sentences, vocab_size, dtype=torch.bool, device=source_ids.device)  # B V
@@ -107,21 +108,25 @@ def learn(shards: Shards, vocab_size: int, vary: Vary | None = None) -> Shortlis
     return Shortlist(torch.from_numpy(candidates), torch.from_numpy(frequent))
 
 
-def _sample(shards: Shards, vocab_size: int) -> list[int]:
+def _sample(shards: Shards, vocab_size: int, most_links: int) -> list[int]:
     """Pairs here and there, and enough of those that have the words which these have not."""
     n_links = shards.lengths().astype(np.int64).prod(axis=1).sum()
-    taken = list(range(0, len(shards), math.ceil(n_links / MOST_LINKS)))
+    taken = list(range(0, len(shards), math.ceil(n_links / most_links)))
     if len(taken) == len(shards):
         return taken
     seen = np.zeros(vocab_size, dtype=np.int64)
     for pair in taken:
-        seen[shards[pair][0]] += 1
+        seen[_words(shards[pair][0])] += 1
     for pair in range(len(shards)):
-        source = shards[pair][0]
+        source = _words(shards[pair][0])
         if seen[source].min() < RARE:
             taken.append(pair)
             seen[source] += 1
     return taken
+
+
+def _words(tokens: Ids) -> NDArray[np.int64]:
+    return tokens.astype(np.int64) % PLACE  # without what they hang from (trees.py)
 
 
 def _links(shards: Shards, vocab_size: int, vary: Vary | None) -> tuple[NDArray[np.int64], NDArray[np.int32]]:
@@ -129,9 +134,10 @@ def _links(shards: Shards, vocab_size: int, vary: Vary | None) -> tuple[NDArray[
     links: list[NDArray[np.int64]] = []
     targets: list[NDArray[np.int32]] = []
     n_targets = 0
-    taken = [shards[pair] for pair in _sample(shards, vocab_size)]
+    most_links = MOST_LINKS // 2 if vary else MOST_LINKS  # as much in all
+    taken = [shards[pair] for pair in _sample(shards, vocab_size, most_links)]
     for pair in taken + ([vary(pair) for pair in taken] if vary else []):
-        source, target = (np.asarray(ids, dtype=np.int64) for ids in pair)
+        source, target = map(_words, pair)
         source = np.append(np.unique(source), UNK_ID)  # and with nothing at all, for which UNK stands
         links.append((source * vocab_size + target[:, None]).ravel())
         targets.append(np.repeat(np.arange(n_targets, n_targets + len(target), dtype=np.int32), len(source)))

@@ -158,7 +158,7 @@ def clean(pairs: Iterable[RawPair], config: DataConfig, report: Report) -> Itera
         for raw in chunk:
             pair, rule = decode_pair(*raw)
             if not rule and config.clean:
-                rule = dubious(pair, config.max_ratio)
+                rule = dubious((pair[0].partition("\t")[0], pair[1]) if config.tree else pair, config.max_ratio)
             if rule:
                 report.dropped[rule] += 1
             else:

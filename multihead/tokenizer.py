@@ -17,6 +17,7 @@ from multihead.config import ConfigError, UserError
 
 PAD_ID, UNK_ID, BOS_ID, EOS_ID = range(4)
 SPECIAL_TOKENS = ["<pad>", "<unk>", "<s>", "</s>"]  # in the order of the ids above
+PLACE = 1 << 20  # more than any id: what a token carries above it is not its own (trees.py)
 ONLY_SAID = "\ue000"  # begins a piece that no text is cut into, where source and target have pieces of their own
 
 # A word keeps its accents, vowel signs and inner apostrophes (\p{M} matters in Hindi, Thai, Arabic, ...), digits stand
@@ -50,12 +51,17 @@ class SubwordTokenizer:
 
     def decode(self, ids: Sequence[int]) -> str:
         """The text of these ids; control symbols have none."""
-        text: str = self._backend.decode([id for id in ids if id >= len(SPECIAL_TOKENS)], skip_special_tokens=False)
+        said = [id % PLACE for id in ids if id % PLACE >= len(SPECIAL_TOKENS)]
+        text: str = self._backend.decode(said, skip_special_tokens=False)
         return text
 
     def tokens(self, ids: Sequence[int]) -> list[str]:
         """Each id as its piece, for people to read."""
-        return [(self._backend.id_to_token(id) or "").removeprefix(ONLY_SAID) for id in ids]
+        return [(self._backend.id_to_token(id % PLACE) or "").removeprefix(ONLY_SAID) for id in ids]
+
+    def begin_words(self, ids: Sequence[int]) -> list[bool]:
+        """Of each id, whether a space is before it."""
+        return [piece.startswith(_SPACE) for piece in self.tokens(ids)]
 
     def pieces(self) -> list[str]:
         """The vocabulary in the order of its ids, as in tokenizer.json."""

@@ -22,10 +22,10 @@ from multihead.devices import keep_memory, pick_device, pick_precision
 from multihead.journal import Figures
 from multihead.loss import linear_smoothed_loss
 from multihead.metrics import bleu
-from multihead.model import Transformer
 from multihead.optimizers import make_optimizers
 from multihead.search import search
 from multihead.tokenizer import PAD_ID, SubwordTokenizer
+from multihead.variants import build_model
 
 Hidden = Callable[[Tensor, Tensor], Tensor]  # source and target ids to the decoder's output
 
@@ -78,7 +78,7 @@ class Trainer:
         keep_memory()
         self.precision = pick_precision(config.train.precision, self.device)
         torch.manual_seed(config.train.seed)
-        self.model = Transformer(config.model).to(self.device)
+        self.model = build_model(config.model).to(self.device)
         self.hidden = torch.compile(self.model.hidden, dynamic=True) if config.train.compile else self.model.hidden
         self.optimizers = make_optimizers(self.model, config.train)
         self.rate = 0.0  # of the last step

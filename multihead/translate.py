@@ -10,7 +10,7 @@ from itertools import islice, zip_longest
 from pathlib import Path
 from typing import TypeVar, overload
 
-from multihead import attention, shortlist
+from multihead import attention, shortlist, trees
 from multihead.attention import AttentionMaps
 from multihead.checkpoint import load_model
 from multihead.config import RunConfig, SearchConfig, UserError, check_engine, search_config
@@ -99,7 +99,7 @@ class Translator:
 
     def attention(self, text: str, translation: str | None = None, **search: object) -> AttentionMaps:
         """What every head of every layer looks at while it reads `text` and writes its translation."""
-        source = self.tokenizer.encode(text)[: self.max_tokens]
+        source = self._encode(text)[: self.max_tokens]
         if translation is None:
             target = self._search([source], search_config(**search))[0].hypotheses[0].tokens
         else:
@@ -117,12 +117,18 @@ class Translator:
         if self.config.data.haste and text.isupper() and " " in text:  # it was taught small letters, and no capitals
             job.warnings.append("capitals: the text was read in small letters")
             text = text.lower()
-        ids = self.tokenizer.encode(text)
-        if len(ids) > self.max_tokens:
+        ids = self._encode(text)
+        if len(ids) > self.max_tokens and self.config.data.tree:
+            job.warnings.append(f"cut: a sentence of {len(ids)} tokens was cut to {self.max_tokens}")
+            job.segments.append(ids[: self.max_tokens])
+        elif len(ids) > self.max_tokens:
             job.segments.extend(self._split(text, job.warnings))
         elif text:
             job.segments.append(ids)
         return job
+
+    def _encode(self, text: str) -> list[int]:
+        return trees.encode(self.tokenizer, [text])[0] if self.config.data.tree else self.tokenizer.encode(text)
 
     def _split(self, text: str, warnings: list[str]) -> Iterator[list[int]]:
         """Pieces of a long text, each of whole sentences as far as they fit."""

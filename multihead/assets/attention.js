@@ -17,7 +17,8 @@ function showAttention(newData) {
   byId("panel").dataset.view = "";
   showAlignment();
   showScale();
-  open(view);
+  for (const tab of byId("tabs").children) tab.hidden = !data.maps[tab.id.slice(4)].length; // no attention in there
+  open(data.maps[view].length ? view : "cross");
   if (heads?.size && heads.size < nHeads()) { // a reader who follows some heads goes on with them
     state.heads = new Set([...heads].filter((head) => head < nHeads()));
     showHeads();
@@ -198,7 +199,7 @@ function showTabs() {
 }
 
 function open(key) {
-  if (byId("panel").dataset.view === key) return;
+  if (byId("panel").dataset.view === key || !data.maps[key].length) return;
   byId("panel").dataset.view = key;
   Object.assign(state, { view: key, token: null, pinned: false, heads: new Set(Array(data.maps[key][0].length).keys()) });
   state.layer = Math.min(state.layer, layers().length - 1);

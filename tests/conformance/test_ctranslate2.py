@@ -20,6 +20,7 @@ from multihead.model import Transformer
 from multihead.search import NOTHING, Found, Hypothesis, length_penalty, search
 from multihead.shortlist import NEVER_SAID, Shortlist
 from multihead.tokenizer import BOS_ID, EOS_ID, PAD_ID, SPECIAL_TOKENS, SubwordTokenizer
+from multihead.variants import build_model
 from tests.conftest import copy_or_reverse, tiny_shape
 
 TEXTS = ["Ein Mann fährt mit dem Fahrrad zum Bahnhof.", "A man rides his bike to the station, doesn't he?"] * 5
@@ -32,7 +33,7 @@ Segments = list[list[int]]
 def random_model(**changes: object) -> Transformer:
     """An untrained model that is sure of what it says, so that no near tie is decided by the last digit."""
     torch.manual_seed(2)
-    model = Transformer(tiny_shape(vocab_size=TOKENIZER.vocab_size, **changes)).eval()
+    model = build_model(tiny_shape(vocab_size=TOKENIZER.vocab_size, **changes)).eval()
     is_pre, top = model.config.norm == "pre", len(model.decoder) - 1
     last = model.get_submodule("decoder_norm" if is_pre else f"decoder.{top}.residual_3.norm")
     with torch.no_grad():
@@ -92,6 +93,9 @@ SHAPES: list[dict[str, object]] = [
     {"d_k": 4, "d_v": 4},  # as wide as d_model, which most models are
     {"d_k": 4, "d_v": 2},
     {"d_k": 2, "d_v": 4, "attention_bias": True},
+    {"positions": "none"},
+    {"positions": "relative", "relative_distance": 3},
+    {"positions": "relative", "d_k": 4, "d_v": 4, "norm": "pre"},
 ]
 
 

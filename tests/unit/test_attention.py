@@ -21,7 +21,7 @@ from multihead.attention import (
 )
 from multihead.config import ModelConfig
 from multihead.figures import SCALE, write_page, write_picture
-from multihead.model import KeysValues, MultiHeadAttention, Transformer
+from multihead.model import ScaledDotProduct, Transformer
 from multihead.tokenizer import BOS_ID, EOS_ID, SubwordTokenizer
 from tests.conftest import tiny_shape
 
@@ -79,24 +79,22 @@ def test_a_later_token_weighs_exactly_nothing() -> None:
 
 
 def test_recorded_weights_give_what_the_fused_kernel_gives() -> None:
-    """Weights times values, through the output projection, are the output of the module in the model's own pass."""
+    """Weights times values are what the kernel gives in the model's own pass."""
     model = make()
-    passes: list[tuple[KeysValues, Tensor]] = []
+    passes: list[tuple[Tensor, Tensor]] = []
 
-    def keep(_: Any, inputs: tuple[Tensor, KeysValues, Tensor], output: Tensor) -> None:
-        passes.append((inputs[1], output))
+    def keep(_: object, inputs: tuple[Tensor, ...], output: Tensor) -> None:
+        passes.append((inputs[2], output))
 
-    modules = [module for module in model.modules() if isinstance(module, MultiHeadAttention)]
-    handles = [module.register_forward_hook(keep) for module in modules]
+    handles = [module.register_forward_hook(keep) for module in model.modules() if isinstance(module, ScaledDotProduct)]
     encoder, decoder, cross = record(model, SOURCE, TARGET)
     for handle in handles:
         handle.remove()
 
     in_order = [*encoder, *(weights for layer in zip(decoder, cross, strict=True) for weights in layer)]
     assert len(in_order) == len(passes) == 6
-    for module, weights, ((_, v), output) in zip(modules, in_order, passes, strict=True):
-        heads = weights.unsqueeze(0) @ v
-        torch.testing.assert_close(module.w_o(heads.transpose(1, 2).flatten(2)), output, atol=1e-6, rtol=1e-5)
+    for weights, (v, heads) in zip(in_order, passes, strict=True):
+        torch.testing.assert_close(weights.unsqueeze(0) @ v, heads, atol=1e-6, rtol=1e-5)
 
 
 def test_recording_leaves_no_hook_and_the_same_output() -> None:

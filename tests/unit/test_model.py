@@ -95,7 +95,7 @@ def test_the_fused_kernel_equals_the_printed_equation() -> None:
     mask[1, ..., 4:] = False
     kv = heads.keys_values(memory)
     mixed = attention(heads.queries(x), *kv, mask)
-    torch.testing.assert_close(heads(x, kv, mask), heads.w_o(mixed.transpose(1, 2).flatten(2)), atol=1e-6, rtol=1e-5)
+    torch.testing.assert_close(heads(x, mask, kv=kv), heads.w_o(mixed.transpose(1, 2).flatten(2)), atol=1e-6, rtol=1e-5)
 
 
 def test_d_k_and_d_v_are_free_of_d_model() -> None:

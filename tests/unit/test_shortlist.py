@@ -60,7 +60,7 @@ def test_of_a_large_corpus_a_part_is_enough_if_every_word_is_in_it(monkeypatch: 
     pairs = a_dictionary()
     pairs._pairs += Pairs([([21, 10], [41, 30, 50]), ([21, 11], [41, 31, 50])])._pairs
     monkeypatch.setattr(shortlist, "MOST_LINKS", 2000)
-    assert len(shortlist._sample(pairs, 60)) < 150
+    assert len(shortlist._sample(pairs, 60, shortlist.MOST_LINKS)) < 150
     learned = shortlist.learn(pairs, vocab_size=60)
     assert learned.candidates[10:20, 0].tolist() == list(range(30, 40))
     assert 41 in learned.candidates[21].tolist()

@@ -1,0 +1,83 @@
+"""Table 1, measured: what can be tested without a clock. The clock's part is in benchmarks/growth.py."""
+
+import math
+from pathlib import Path
+
+import pytest
+
+from multihead.paper import table1
+from multihead.paper.table1 import (
+    KERNEL,
+    LAYERS,
+    PATH_WINDOW,
+    Measured,
+    chain_length,
+    exponent,
+    kept_bytes,
+    make,
+    path_length,
+)
+
+BY_NAME = {layer.name: layer for layer in LAYERS}
+
+
+def test_an_exponent_is_that_of_a_power() -> None:
+    assert exponent([2, 4, 8], [3 * n**1.5 for n in (2, 4, 8)]) == pytest.approx(1.5)
+
+
+@pytest.mark.parametrize("n", [16, 32])
+def test_paths_are_as_long_as_the_paper_says(n: int) -> None:
+    """The distance is n - 1 places, of which a layer spans so many."""
+    by_layers = {
+        "self-attention": 1,
+        "recurrent": n - 1,
+        "convolutional": math.ceil((n - 1) / (KERNEL // 2)),
+        "convolutional, separable": math.ceil((n - 1) / (KERNEL // 2)),
+        "self-attention, restricted": math.ceil((n - 1) / (PATH_WINDOW // 2)),
+        "Linformer": 1,
+        "BigBird": 2,
+    }
+    for name, expected in by_layers.items():
+        found = path_length(BY_NAME[name], n)
+        assert found <= expected if name == "BigBird" else found == expected, name
+
+
+def test_the_path_of_dilated_layers_grows_with_the_logarithm() -> None:
+    """Spans double: 1 + 2 + 4 + 8 + 16 places after five layers, and one more layer for twice the length."""
+    assert [path_length(BY_NAME["convolutional, dilated"], n) for n in (8, 16, 32)] == [3, 4, 5]
+
+
+@pytest.mark.parametrize("layer", LAYERS, ids=lambda layer: layer.name)
+def test_only_a_recurrent_layer_has_to_wait(layer: table1.Layer) -> None:
+    short, long = chain_length(layer, 16), chain_length(layer, 64)
+    assert (long >= 3 * short) if layer.sequential == "n" else long == short
+
+
+@pytest.mark.parametrize("layer", LAYERS, ids=lambda layer: layer.name)
+def test_what_is_kept_grows_with_the_length_alone(layer: table1.Layer) -> None:
+    """Even for full attention, whose fused kernel keeps no square."""
+    kept = [kept_bytes(make(layer, 16, n), n, 16) for n in (512, 1024)]
+    assert kept[1] <= 2.2 * kept[0]
+
+
+def test_the_table_and_the_picture_are_written(tmp_path: Path) -> None:
+    found = [
+        Measured(
+            layer=layer,
+            lengths=[32, 64],
+            seconds=[0.1, 0.2],
+            megabytes=[1.0, 2.0],
+            n_exponent=1.0,
+            d_exponent=2.0,
+            memory_exponent=1.0,
+            path_lengths=[16],
+            paths=[1],
+            chains=[5],
+        )
+        for layer in LAYERS
+    ]
+    table1.write_picture(found, tmp_path / "table1.png")
+    assert (tmp_path / "table1.png").read_bytes().startswith(b"\x89PNG")
+    text = table1.table_for_people(found).as_text()
+    assert "self-attention, restricted" in text
+    assert "O(log_k(n))" in text
