@@ -12,6 +12,8 @@ from multihead.journal import read_log
 
 COLOURS = ["#2563eb", "#059669", "#d97706", "#dc2626", "#7c3aed", "#6b7280"]
 
+TICKS = [1, 2, 5, 10, 20, 50, 100, 200]  # minutes
+
 
 def main(output: Path, runs: list[str]) -> None:
     """Draw the runs, each given as LABEL=FOLDER."""
@@ -26,10 +28,18 @@ def main(output: Path, runs: list[str]) -> None:
         for minutes, bleu in published:
             axes.plot(minutes, bleu, "o", color=colour)
             axes.annotate(
-                f"{label}: {bleu:.1f}", (minutes, bleu), xytext=(6, -4), textcoords="offset points", color=colour
+                f"{label}: {bleu:.1f}",
+                (minutes, bleu),
+                xytext=(0, 9),
+                textcoords="offset points",
+                color=colour,
+                ha="right",
             )
     axes.set_xscale("log")
-    axes.set_xticks(ticks := [2, 5, 10, 20, 50, 100, 200], [str(tick) for tick in ticks])
+    axes.margins(y=0.1)
+    longest = axes.get_xlim()[1]
+    axes.set_xticks(ticks := [tick for tick in TICKS if tick < longest], [str(tick) for tick in ticks])
+    axes.set_xticks([], minor=True)
     axes.set_xlabel("minutes since the command was given, raw text and all")
     axes.set_title("Multi30k, BLEU on val: greedy on the way, beam 4 once published", loc="left")
     axes.grid(alpha=0.25)
