@@ -13,7 +13,9 @@ paper = typer.Typer(
     no_args_is_help=True, help="The paper's tables and figures from this code: ours beside the paper's."
 )
 
-Minutes = Annotated[float, typer.Option(min=0.0, help="Of --corpus: how long each row is trained.")]
+Minutes = Annotated[
+    float, typer.Option(min=0.0, help="Of --corpus: how long each row is trained; --set train.steps=N limits it too.")
+]
 Rows = Annotated[str | None, typer.Option(help="Some rows only, such as base,c-n2; a letter stands for its group.")]
 Scale = Annotated[
     int,
@@ -113,7 +115,7 @@ def schedule_command(
     output: Picture = None,
     as_json: Json = False,
 ) -> None:
-    """The learning rate of eq. (3), as numbers and as a picture."""
+    """The learning rate of §5.3, as numbers and as a picture."""
     from multihead.paper import schedule
 
     _check_picture(output)
@@ -133,8 +135,8 @@ def schedule_command(
 
 @paper.command("positions")
 def positions_command(
-    d_model: Annotated[int, typer.Option(max=65_536, help="Width of an encoding.")] = 512,
-    length: Annotated[int, typer.Option(max=65_536, help="Positions.")] = 128,
+    d_model: Annotated[int, typer.Option(max=4096, help="Width of an encoding.")] = 512,
+    length: Annotated[int, typer.Option(max=4096, help="Positions.")] = 128,
     output: Picture = None,
     as_json: Json = False,
 ) -> None:

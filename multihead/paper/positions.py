@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import SubFigure
 
 DISTANCES = [0, 1, 2, 4, 8, 16, 32, 64, 128, 256]
+INK = "0.25"  # of words in the picture
 
 
 def check_sizes(length: int, d_model: int) -> None:
@@ -115,54 +116,69 @@ def table_for_people(records: Sequence[dict[str, Any]], length: int, d_model: in
 
 
 def write_picture(path: Path, length: int, d_model: int) -> None:
-    """Write a PNG: the table of sinusoids as a heat map, and the similarity of positions by their distance."""
+    """Write a PNG: the sinusoids as heat maps, the similarity of positions by their distance, and the turns."""
     from matplotlib.figure import Figure
 
     check_sizes(length, d_model)
     table = sinusoids(length, d_model)
-    figure = Figure(figsize=(12, 5), layout="constrained", facecolor="white")
-    left, right = figure.subfigures(1, 2, squeeze=False, width_ratios=[1.25, 1])[0]
-    _draw_heat_map(left, table)
-    _draw_similarity(right, table)
+    figure = Figure(figsize=(13, 6), layout="constrained", facecolor="white")
+    left, right = figure.subfigures(1, 2, squeeze=False, width_ratios=[1.25, 1], wspace=0.03)[0]
+    top, bottom = right.subfigures(2, 1, squeeze=False, height_ratios=[2, 1], hspace=0.03)[:, 0]
+    _draw_heat_maps(left, table)
+    _draw_similarity(top, table)
+    _draw_turns(bottom, table)
     with replacing(path) as aside:
         figure.savefig(aside, dpi=200, format="png")
 
 
-def _draw_heat_map(figure: "SubFigure", table: Tensor) -> None:
-    axes: Axes = figure.subplots()
-    image = axes.imshow(table.numpy(), cmap="RdBu_r", vmin=-1, vmax=1, aspect="auto", interpolation="nearest")
-    _title(axes, "Each position is a row: sines in the even dimensions, cosines in the odd")
-    axes.set_xlabel("dimension")
-    axes.set_ylabel("position")
-    bar = figure.colorbar(image, ax=axes, location="right", shrink=0.6, aspect=30, ticks=[-1, 0, 1])
+def _draw_heat_maps(figure: "SubFigure", table: Tensor) -> None:
+    """Even and odd dimensions apart: side by side, as they are in the model, they would flicker."""
+    sines, cosines = figure.subplots(1, 2, sharey=True)
+    for axes, first, title in ((sines, 0, "Even dimensions: sines"), (cosines, 1, "Odd dimensions: cosines")):
+        part = table[:, first::2].numpy()
+        extent = (0, table.size(1), len(table) - 0.5, -0.5)
+        image = axes.imshow(part, cmap="RdBu_r", vmin=-1, vmax=1, aspect="auto", interpolation="nearest", extent=extent)
+        _style(axes, title, "dimension")
+    sines.set_ylabel("position", color=INK)
+    bar = figure.colorbar(image, ax=[sines, cosines], location="bottom", shrink=0.3, aspect=30, ticks=[-1, 0, 1])
     bar.outline.set_visible(False)
-    bar.ax.tick_params(length=0, labelsize=8)
+    bar.ax.tick_params(length=0, labelsize=8, labelcolor=INK)
 
 
 def _draw_similarity(figure: "SubFigure", table: Tensor) -> None:
-    """Curves of several positions lie upon each other, whichever position one looks from."""
+    """Curves of several positions lie upon each other: it does not matter from where one looks."""
     axes: Axes = figure.subplots()
     length = len(table)
     starts = [0, length // 4, length // 2, 3 * length // 4]
-    for start, colour, width in zip(
-        starts, ("#bfdbfe", "#60a5fa", "#2563eb", "#1e3a8a"), (9, 6, 3.5, 1.2), strict=True
-    ):
-        distances = torch.arange(length) - start
-        axes.plot(
-            distances.tolist(),
-            similarity(table, start).tolist(),
-            color=colour,
-            linewidth=width,
-            label=f"from position {start}",
-        )
-    _title(axes, "PE(p)·PE(p+k) depends on the distance k alone")
-    axes.set_xlabel("distance k")
-    axes.set_ylabel("share of PE(p)·PE(p)")
+    for start, colour, width in zip(starts, ("#bfdbfe", "#60a5fa", "#2563eb", "#172554"), (8, 5.5, 3, 1), strict=True):
+        distances = (torch.arange(length) - start).tolist()
+        values = similarity(table, start).tolist()
+        axes.plot(distances, values, color=colour, linewidth=width, solid_capstyle="butt", label=f"p = {start}")
+    _style(axes, "PE(p) · PE(p+k), as a share of PE(p) · PE(p): the same from every p", "distance k")
     axes.grid(alpha=0.2)
     axes.spines[["top", "right"]].set_visible(False)
-    axes.legend(frameon=False, fontsize=8.5)
+    axes.legend(frameon=False, fontsize=9, labelcolor=INK)
 
 
-def _title(axes: "Axes", text: str) -> None:
-    axes.set_title(text, loc="left", fontsize=10, color="0.25")
-    axes.tick_params(length=0, labelsize=8.5, labelcolor="0.25")
+def _draw_turns(figure: "SubFigure", table: Tensor) -> None:
+    """Pairs of four frequencies at the first positions, as points on a circle; the first is the darkest."""
+    pairs = [0, *(table.size(1) * share // 32 for share in (2, 3, 4))]
+    shown = min(8, len(table))
+    for axes, pair in zip(figure.subplots(1, len(pairs)), pairs, strict=True):
+        points = _pairs(table[:shown])[:, pair]
+        circle = torch.linspace(0, 2 * torch.pi, 200)
+        axes.plot(circle.cos().tolist(), circle.sin().tolist(), color="0.88", linewidth=1, zorder=0)
+        axes.plot(points.real.tolist(), points.imag.tolist(), color="#93c5fd", linewidth=1, zorder=1)
+        axes.scatter(points.real.tolist(), points.imag.tolist(), c=range(shown), cmap="Blues_r", vmax=shown + 2, s=22)
+        axes.set_title(f"dimensions {2 * pair}, {2 * pair + 1}", fontsize=8.5, color=INK)
+        axes.set_aspect("equal")
+        axes.axis("off")
+    words = f"From p to p+1 every pair turns by an angle of its own; p = 0 (dark) to {shown - 1}"
+    figure.suptitle(words, x=0.02, ha="left", fontsize=10, color=INK)
+
+
+def _style(axes: "Axes", title: str, below: str) -> None:
+    axes.set_title(title, loc="left", fontsize=10, color=INK)
+    axes.set_xlabel(below, color=INK)
+    axes.tick_params(length=0, labelsize=8.5, labelcolor=INK)
+    axes.spines[:].set(color="0.7", linewidth=0.6)

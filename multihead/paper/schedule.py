@@ -2,19 +2,25 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import cycle
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from multihead.config import ConfigError, TrainConfig, configure, preset
 from multihead.files import replacing
 from multihead.tables import Table
 from multihead.trainer import learning_rate
 
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
 PAIRS = ["512:4000", "512:8000", "256:4000", "1024:4000"]  # base; a longer warm-up; narrower; as wide as big
 STEPS = [1, 100, 1000, 4000, 10_000, 30_000, 100_000]  # at which the rate is printed
 COLOURS = ["#2563eb", "#d97706", "#059669", "#7c3aed", "#dc2626", "#0891b2", "#64748b"]
+INK = "0.25"  # of words in the picture
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -88,30 +94,40 @@ def _rate(rate: float | None) -> str:
 def write_picture(curves: Sequence[Curve], path: Path, n_steps: int) -> None:
     """Write a PNG: the curves as they are trained, and in powers of ten, where eq. (3) is two straight lines."""
     from matplotlib.figure import Figure
-    from matplotlib.ticker import StrMethodFormatter
 
-    figure = Figure(figsize=(11, 4.4), layout="constrained", facecolor="white")
+    figure = Figure(figsize=(12, 4.6), layout="constrained", facecolor="white")
     linear, powers = figure.subplots(1, 2)
-    steps = np.unique(np.concatenate([np.arange(1, 100), np.linspace(100, n_steps, 800)]).astype(int))
-    for curve, colour in zip(curves, COLOURS * len(curves), strict=False):
-        shown = [(step, rate) for step in steps.tolist() if (rate := curve.rate(step))]
-        for axes in (linear, powers):
-            axes.plot(*zip(*shown, strict=True), color=colour, linewidth=1.9, label=curve.name)
-            if curve.peak_step <= n_steps and (peak := curve.rate(curve.peak_step)):
-                axes.plot([curve.peak_step], [peak], "o", color=colour, markersize=4.5)
-    linear.set_title("Rate by step, peaks at the end of the warm-up", loc="left", fontsize=10, color="0.25")
-    powers.set_title(
-        "The same in powers of ten: up with the step, down with its root", loc="left", fontsize=10, color="0.25"
-    )
+    for curve, colour in zip(curves, cycle(COLOURS), strict=False):
+        _draw_curve(linear, curve, colour, np.linspace(1, n_steps, 1000))
+        _draw_curve(powers, curve, colour, np.geomspace(10, 5 * n_steps, 500))
+    _style(linear, "Learning rate by step")
+    _style(powers, "The same in powers of ten, where eq. (3) is two straight lines")
     linear.set(xlim=(0, n_steps), ylim=(0, None))
-    linear.xaxis.set_major_formatter(StrMethodFormatter("{x:,.0f}"))
-    linear.ticklabel_format(axis="y", style="sci", scilimits=(-3, -3), useMathText=True)
-    linear.legend(frameon=False, fontsize=8.5)
-    powers.set(xscale="log", yscale="log", xlim=(1, n_steps))
-    for axes in (linear, powers):
-        axes.set_xlabel("step", color="0.25")
-        axes.grid(alpha=0.2)
-        axes.spines[["top", "right"]].set_visible(False)
-        axes.tick_params(length=0, labelsize=8.5, labelcolor="0.25")
+    linear.yaxis.set_major_formatter(lambda rate, _: f"{1000 * rate:g}")
+    linear.set_ylabel("learning rate, thousandths", color=INK)
+    linear.legend(frameon=False, fontsize=9, labelcolor=INK)
+    powers.set(xscale="log", yscale="log", xlim=(10, 5 * n_steps))
+    powers.set_ylabel("learning rate", color=INK)
+    for axis in (linear.xaxis, powers.xaxis):
+        axis.set_major_formatter(lambda step, _: f"{step:,.0f}")
+    powers.minorticks_off()
     with replacing(path) as aside:
         figure.savefig(aside, dpi=200, format="png")
+
+
+def _draw_curve(axes: "Axes", curve: Curve, colour: str, steps: NDArray[np.float64]) -> None:
+    """With a point at the peak; a rate that has reached zero has no place among powers of ten."""
+    at = sorted({*steps.astype(int).tolist(), curve.peak_step})
+    shown = [(step, rate) for step in at if step <= steps[-1] and (rate := curve.rate(step))]
+    style = "-" if curve.train.decay == "sqrt" else "--"
+    axes.plot(*zip(*shown, strict=True), style, color=colour, linewidth=2, label=curve.name)
+    axes.plot(*max(shown, key=lambda point: point[1]), "o", color=colour, markersize=5)
+
+
+def _style(axes: "Axes", title: str) -> None:
+    axes.set_title(title, loc="left", fontsize=10, color=INK)
+    axes.set_xlabel("step", color=INK)
+    axes.grid(alpha=0.2)
+    axes.spines[["top", "right"]].set_visible(False)
+    axes.spines[:].set(color="0.7", linewidth=0.6)
+    axes.tick_params(length=0, labelsize=8.5, labelcolor=INK)

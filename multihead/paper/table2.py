@@ -109,7 +109,7 @@ def _of_model(name: str, clock: Clock) -> Training:
     try:
         folder = find_model(name)
     except UserError as error:
-        raise UserError(f"'{name}' is no preset, and {error}; presets are {', '.join(PRESETS)}") from None
+        raise UserError(f"'{name}' is no preset, and {error}") from None
     model, recorded = checkpoint.read_config(folder).model, checkpoint.read_provenance(folder)
     fields = ("target_tokens", "seconds", "matmul_flops")
     if not all(isinstance(recorded.get(field), int | float) and recorded[field] > 0 for field in fields):
@@ -205,17 +205,18 @@ def trainings_for_people(trainings: Sequence[Training]) -> Table:
 
 def hardware_for_people(records: list[Record], names: Sequence[str]) -> Table:
     priced = any(record["cost"] for record in records)
-    columns = [("hours", "h"), ("kilowatt_hours", "kWh"), *([("cost", "cost")] if priced else [])]
+    columns = [("hours", "time", _duration), ("kilowatt_hours", "kWh", _figure), ("cost", "cost", _figure)]
+    shown = columns if priced else columns[:2]
     return Table(
         title="The same operations on other hardware, one device alone",
-        header=["", "precision", "TFLOPS", "share", *(f"{name} {unit}" for name in names for _, unit in columns)],
+        header=["", "precision", "TFLOPS", "share", *(f"{name} {title}" for name in names for _, title, _ in shown)],
         rows=[
             [
                 record["name"],
                 record["precision"],
                 f"{record['flops'] / 1e12:.3g}",
                 f"{record['share']:g}",
-                *(_figure((record[key] or {}).get(name)) for name in names for key, _ in columns),
+                *(form((record[key] or {}).get(name)) for name in names for key, _, form in shown),
             ]
             for record in records
         ],
@@ -235,3 +236,13 @@ def _in_powers(number: float | None) -> str:
 def _figure(value: float | None) -> str:
     """Three digits, however large."""
     return "" if value is None else f"{value:,.0f}" if value >= 100 else f"{value:.3g}"
+
+
+def _duration(hours: float | None) -> str:
+    """In the unit that people would say it in."""
+    if hours is None:
+        return ""
+    for unit, size in (("days", 24.0), ("h", 1.0), ("min", 1 / 60)):
+        if hours >= 2 * size:
+            return f"{_figure(hours / size)} {unit}"
+    return f"{_figure(hours * 3600)} s"

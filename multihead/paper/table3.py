@@ -190,7 +190,7 @@ class Study:
 
     def __post_init__(self) -> None:
         if not self.minutes and "train.steps" not in self.settings:
-            raise ConfigError("--corpus needs --minutes: how long each row is trained")
+            raise ConfigError("--corpus needs --minutes, or --set train.steps=N: how long each row is trained")
         read_summary(self.corpus)  # refuses what is no corpus before anything is trained
 
     def request(self, row: str) -> Request:

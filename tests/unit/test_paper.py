@@ -263,6 +263,14 @@ def test_what_cannot_be_costed_is_refused_in_words(tmp_path: Path) -> None:
         table2.Clock(hours=0)
 
 
+def test_times_are_said_as_people_say_them() -> None:
+    training = table2.training_of("base", table2.Clock())
+    table = table2.hardware_for_people(table2.hardware([training], GPUS, {"T4": 0.5}), ["base"])
+    shown = {row[0]: row[table.header.index("base time")] for row in table.rows}
+    assert (shown["T4"], shown["A100"], shown["H100"]) == ("3.4 days", "2.83 h", "53.5 min")
+    assert [row[-1] != "" for row in table.rows] == [gpu.name == "T4" for gpu in GPUS]
+
+
 def test_hours_energy_and_rent_follow_from_operations() -> None:
     training = table2.training_of("base", table2.Clock())
     (a100,) = (gpu for gpu in GPUS if gpu.name == "A100")
