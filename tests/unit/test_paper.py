@@ -138,36 +138,58 @@ def prepared(toy_text: tuple[Path, Path], tmp_path_factory: pytest.TempPathFacto
     return folder
 
 
-def study_of(prepared: Path, output: Path, steps: int) -> table3.Study:
-    settings = {"train.steps": steps, "model.encoder_layers": 1, "model.decoder_layers": 1}
-    return table3.Study(corpus=prepared, output=output, minutes=0, scale=16, settings=settings)
+STEPS = {"train.steps": 2, "model.encoder_layers": 1, "model.decoder_layers": 1}
 
 
-def test_rows_are_trained_once_and_go_on_if_more_is_asked_for(prepared: Path, tmp_path: Path) -> None:
-    rows, said = ["base", "d-ls0"], list[str]()
-    outcomes = table3.train_rows(study_of(prepared, tmp_path, steps=2), rows, said.append)
+def study_of(prepared: Path, output: Path, **settings: object) -> table3.Study:
+    return table3.Study(corpus=prepared, output=output, minutes=0, scale=16, settings={**STEPS, **settings})
+
+
+@pytest.fixture(scope="module")
+def two_rows(prepared: Path, tmp_path_factory: pytest.TempPathFactory) -> table3.Study:
+    """Two rows, trained for two steps."""
+    study, said = study_of(prepared, tmp_path_factory.mktemp("rows")), list[str]()
+    outcomes = table3.train_rows(study, ["base", "d-ls0"], said.append)
     assert said == ["row 1 of 2: base", "row 2 of 2: d-ls0"]
     assert [outcome["steps"] for outcome in outcomes.values()] == [2, 2]
     assert all(outcome["perplexity"] > 1 and outcome["bleu"] >= 0 for outcome in outcomes.values())
+    return study
 
-    said.clear()
-    assert table3.train_rows(study_of(prepared, tmp_path, steps=2), rows, said.append) == outcomes
+
+def test_what_is_complete_is_not_trained_again(two_rows: table3.Study, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(table3, "train", lambda request: pytest.fail(f"{request.output} is trained again"))
+    said = list[str]()
+    assert list(table3.train_rows(two_rows, ["base", "d-ls0"], said.append)) == ["base", "d-ls0"]
     assert said == []
 
-    more = table3.train_rows(study_of(prepared, tmp_path, steps=3), ["base"], said.append)
-    assert (said, more["base"]["steps"]) == (["row 1 of 1: base"], 3)
 
-    trained = [{**record, **outcomes[record["row"]]} for record in table3.table_3(rows)]
-    ranking = table3.ranking_for_people(trained, study_of(prepared, tmp_path, steps=2))
-    assert [row[0] for row in ranking.rows] == sorted(rows, key=lambda row: outcomes[row]["perplexity"])
-    assert [row[4] for row in ranking.rows] == ["1", "2"]
+def test_a_row_goes_on_if_more_is_asked_for_and_is_refused_if_it_is_another(two_rows: table3.Study) -> None:
+    more = {"train.steps": 3}
+    assert not table3.is_complete(study_of(two_rows.corpus, two_rows.output, **more).request("base"))
+    other = study_of(two_rows.corpus, two_rows.output, **{"model.dropout": 0.5})
+    with pytest.raises(ConfigError, match=r"has model\.dropout=0\.1, not 0\.5: choose another --output"):
+        table3.train_rows(other, ["base"], lambda line: None)
+
+
+def test_trained_rows_are_ranked_beside_the_paper(two_rows: table3.Study) -> None:
+    """The best perplexity comes first; stdout has the tables alone."""
+    places = ("--corpus", two_rows.corpus, "--output", two_rows.output, "--rows", "base,d-ls0")
+    options = (*places, "--scale", "16", *(f"--set={name}={value}" for name, value in STEPS.items()))
+    rows = json.loads(run("table3", *options, "--json"))["rows"]
+    best, _ = sorted(rows, key=lambda row: row["perplexity"])
+    shown = run("table3", *options)
+    assert shown.startswith("Table 3")
+    lines = shown.partition("Every row for the same steps")[2].splitlines()
+    first = lines[3].split()
+    assert (first[0], first[2], first[4]) == (best["row"], "2", "1")
+    assert any("Rank correlation (Spearman) with the paper over 2 rows" in line for line in lines)
 
 
 def test_what_ends_one_row_ends_the_others(prepared: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A signal makes `train` return with the row unfinished; the rows after it are not begun."""
     begun, said = list[str](), list[str]()
     monkeypatch.setattr(table3, "train", lambda request: begun.append(request.output.name))
-    assert table3.train_rows(study_of(prepared, tmp_path, steps=2), ["base", "big"], said.append) == {}
+    assert table3.train_rows(study_of(prepared, tmp_path), ["base", "big"], said.append) == {}
     assert begun == ["base"]
     assert said[-1] == "base is not complete: the same command goes on from here"
 
@@ -176,7 +198,7 @@ def test_a_row_of_other_text_is_refused(prepared: Path, tmp_path: Path) -> None:
     (tmp_path / "base" / "checkpoints" / "step-1").mkdir(parents=True)
     (tmp_path / "base" / "data").mkdir()
     with pytest.raises(UserError, match=r"was trained on .*: choose another --output"):
-        table3.is_complete(study_of(prepared, tmp_path, steps=2).request("base"))
+        table3.is_complete(study_of(prepared, tmp_path).request("base"))
 
 
 def test_a_study_needs_a_corpus_and_an_end(prepared: Path, tmp_path: Path) -> None:
