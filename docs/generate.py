@@ -49,14 +49,23 @@ def _comments() -> dict[str, str]:
 def cli_page() -> str:
     """The help of every command."""
     lines = ["# Commands\n", NOTE]
-    for name in sorted(str(command.name) for command in app.registered_commands):
+    for name in sorted(_command_names()):
         lines += [f"## multihead {name}\n", "```", _help(name), "```\n"]
     return "\n".join(lines)
 
 
+def _command_names() -> list[str]:
+    """Commands as they are typed, those of a group with its name before them."""
+    names = [str(command.name) for command in app.registered_commands]
+    for group in app.registered_groups:
+        commands = group.typer_instance.registered_commands if group.typer_instance else []
+        names += [f"{group.name} {command.name}" for command in commands]
+    return names
+
+
 def _help(command: str) -> str:
     environment = {**os.environ, "COLUMNS": "100"}
-    arguments = [sys.executable, "-m", "multihead", command, "--help"]
+    arguments = [sys.executable, "-m", "multihead", *command.split(), "--help"]
     shown = subprocess.run(arguments, env=environment, capture_output=True, text=True, check=True).stdout
     return shown.replace("python -m multihead", "multihead").strip()
 

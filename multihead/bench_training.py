@@ -20,6 +20,7 @@ from torch import Tensor, nn
 from multihead.batches import Batch, Cursor, stream
 from multihead.config import ModelConfig, RunConfig, configure, preset
 from multihead.corpus import Shards, ShardWriter, read_summary
+from multihead.cost import training_flops
 from multihead.devices import apart, keep_memory, matmul_flops, peak_memory_mb, pick_device
 from multihead.model import sinusoids
 from multihead.tokenizer import PAD_ID, SubwordTokenizer
@@ -144,24 +145,16 @@ def _timed(work: Work, batches: list[Batch], step: Callable[[Batch], None]) -> S
     memory = peak_memory_mb()
     return Speed(
         tokens_per_second=sum(batch.n_tokens for batch in batches) / seconds,
-        gflops=sum(training_flops(work.config.model, batch) for batch in batches) / seconds / 1e9,
+        gflops=sum(batch_flops(work.config.model, batch) for batch in batches) / seconds / 1e9,
         matmul_gflops=matmul_flops(pick_device(), seconds=2.0) / 1e9,
         peak_memory_mb=memory,
     )
 
 
-def training_flops(model: ModelConfig, batch: Batch) -> float:
-    """Operations of one forward and backward pass over the real tokens: 6 a weight and token, and attention itself."""
-    heads = model.n_heads * (2 * model.d_k + 2 * model.d_v) * model.d_model
-    cross_kv = model.n_heads * (model.d_k + model.d_v) * model.d_model
-    feed_forward = 2 * model.d_model * model.d_ff
-    source = (batch.source != PAD_ID).sum(dim=1).double()
-    target = (batch.target_out != PAD_ID).sum(dim=1).double()
-    per_source = model.encoder_layers * (heads + feed_forward) + model.decoder_layers * cross_kv
-    per_target = model.decoder_layers * (2 * heads - cross_kv + feed_forward) + model.d_model * model.vocab_size
-    pairs = model.encoder_layers * source**2 + model.decoder_layers * (target**2 + target * source)
-    attention = 6 * model.n_heads * (model.d_k + model.d_v) * float(pairs.sum())
-    return 6 * (per_source * float(source.sum()) + per_target * float(target.sum())) + attention
+def batch_flops(model: ModelConfig, batch: Batch) -> float:
+    """Operations of one forward and backward pass over the real tokens."""
+    source, target = ((ids != PAD_ID).sum(dim=1).double().numpy() for ids in (batch.source, batch.target_out))
+    return training_flops(model, source, target)
 
 
 # The report

@@ -16,11 +16,6 @@ from multihead.variants import build_model
 UNKNOWN_LICENCE = "not given (`--set data.licence=...`); fill it in before you share the model"
 
 
-def counted_flops(n_parameters: int, n_tokens: int) -> float:
-    """About 6 operations for each parameter and target token, the source being about as long as the target."""
-    return 6.0 * n_parameters * n_tokens
-
-
 def write_card(name: str, config: RunConfig, summary: Summary, provenance: Provenance) -> str:
     """README.md of a model folder."""
     model, data = config.model, config.data

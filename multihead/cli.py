@@ -20,6 +20,9 @@ from multihead.config import (
     read_toml,
     search_config,
 )
+from multihead.options import Json, Model, Settings
+from multihead.paper.commands import paper
+from multihead.tables import table_of
 
 app = typer.Typer(
     add_completion=False,
@@ -41,9 +44,6 @@ SourceLang = Annotated[
     str | None, typer.Option(help="Language of the source, such as en; guessed from a.en if not given.")
 ]
 TargetLang = Annotated[str | None, typer.Option(help="Language of the target.")]
-Settings = Annotated[
-    list[str] | None, typer.Option("--set", metavar="FIELD=VALUE", help="Any other setting: --set train.warmup=8000.")
-]
 RunFile = Annotated[Path | None, typer.Option("--config", help="A TOML file with settings: [train] warmup = 8000.")]
 
 
@@ -138,10 +138,8 @@ def average_command(
     _say(f"averaged {len(steps)} checkpoints, steps {steps[0]:,} to {steps[-1]:,}, into {output}")
 
 
-Model = Annotated[str, typer.Argument(help="A model folder, the name of a bundled model, or hf:owner/name.")]
 Beam = Annotated[int, typer.Option(help="Hypotheses kept at every step; 1 is greedy.")]
 Alpha = Annotated[float, typer.Option(help="Length penalty ((5 + length) / 6)^alpha.")]
-Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 Engine = Annotated[str, typer.Option(help=f"{', '.join(ENGINES)}: what searches; auto takes the fastest.")]
 Exact = Annotated[bool, typer.Option("--exact", help="Search without short cuts: no pruning, no shortlist.")]
 WITHOUT_SHORT_CUTS = {"prune": 0.0, "shortlist": False}
@@ -298,7 +296,7 @@ def bench_train_command(
     if as_json:
         print(json.dumps({**report.figures(), **({"growth": grown} if growth else {})}, indent=2))
     else:
-        print("\n\n".join([report.as_text(), *([_table(grown)] if growth else [])]))
+        print("\n\n".join([report.as_text(), *([table_of(grown).as_text()] if growth else [])]))
 
 
 @bench.command("translate")
@@ -323,7 +321,7 @@ def bench_translate_command(
     if as_json:
         print(json.dumps({**report.figures(), **({"growth": grown} if grown else {})}, indent=2))
     else:
-        print("\n\n".join([report.as_text(), *([_table(grown)] if grown else [])]))
+        print("\n\n".join([report.as_text(), *([table_of(grown).as_text()] if grown else [])]))
 
 
 @bench.command("serve")
@@ -339,6 +337,9 @@ def bench_serve_command(
 
     report = bench_serving(model, engine, seconds)
     print(json.dumps(report.figures(), indent=2) if as_json else report.as_text())
+
+
+app.add_typer(paper, name="paper")
 
 
 @app.command("serve")
@@ -381,14 +382,6 @@ def info_command(model: Model, as_json: Json = False) -> None:
 
     facts = card.facts(find_model(model))
     print(json.dumps(facts, indent=2, ensure_ascii=False) if as_json else card.as_text(facts))
-
-
-def _table(rows: list[dict[str, object]]) -> str:
-    """Rows of the same figures as text."""
-    names = list(rows[0])
-    widths = [max(len(name), *(len(str(row[name])) for row in rows)) for name in names]
-    lines = [names, *([str(row[name]) for name in names] for row in rows)]
-    return "\n".join("  ".join(f"{cell:>{width}}" for cell, width in zip(line, widths, strict=True)) for line in lines)
 
 
 def _say(line: str) -> None:

@@ -13,15 +13,15 @@ from collections.abc import Iterator
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
-import torch
 from filelock import FileLock, Timeout
 from rich.console import Console
 
 from multihead import checkpoint, config, corpus, shortlist
 from multihead.augment import other_forms
-from multihead.card import counted_flops, write_card
+from multihead.card import write_card
 from multihead.config import ConfigError, Overrides, RunConfig, SearchConfig, UserError, configure
 from multihead.corpus import ParallelText, Summary, Talk
+from multihead.cost import counted_flops
 from multihead.devices import matmul_flops, pick_device
 from multihead.files import replace_text
 from multihead.interop import where_to
@@ -30,7 +30,6 @@ from multihead.metrics import scores
 from multihead.model import count_parameters
 from multihead.tokenizer import SubwordTokenizer
 from multihead.trainer import Meter, Trainer, learning_rate, training_seconds
-from multihead.variants import build_model
 
 MAX_SKIPPED = 10  # steps in a row without a usable gradient, after which a run is stopped
 N_EXAMPLES = 4  # validation sentences shown at the end
@@ -174,10 +173,8 @@ def _expected_epochs(planned: RunConfig, pairs: corpus.Shards) -> float:
     by_steps = train.steps * train.accumulate * planned.data.batch_tokens / n_tokens
     if not train.minutes:
         return by_steps
-    with torch.device("meta"):  # the shape alone, no memory for weights
-        n_parameters = count_parameters(build_model(planned.model))
     capacity = USED_CAPACITY * matmul_flops(pick_device())
-    return min(by_steps, training_seconds(train) * capacity / counted_flops(n_parameters, n_tokens))
+    return min(by_steps, training_seconds(train) * capacity / counted_flops(planned.model, n_tokens))
 
 
 def _in_words(final: RunConfig) -> str:
@@ -341,7 +338,7 @@ class Run:
             "seconds": round(state.seconds, 1),
             "matmul_flops": capacity,
             "flops_by_time": state.seconds * capacity,
-            "flops_counted": counted_flops(parameters, state.tokens_seen),
+            "flops_counted": counted_flops(trainer.config.model, state.tokens_seen),
             "validation": figures,
             "scores": [{"set": f"validation, {len(translations)} sentences", **asdict(score)} for score in found],
         }

@@ -16,23 +16,26 @@ PACKAGE = ROOT / "multihead"
 
 # A module imports only from lines above its own.
 LAYERS = [
-    {"config", "devices", "files", "lexicon", "sentences"},
+    {"config", "devices", "files", "lexicon", "options", "sentences", "tables"},
     {"clauses"},
-    {"grammar", "journal", "layouts", "loss", "marian_folder", "metrics", "model", "text", "tokenizer"},
+    {"cost", "grammar", "journal", "layouts", "loss", "marian_folder", "metrics", "model", "text", "tokenizer"},
     {"attention", "marian_tokenizer", "optimizers", "trees"},
     {"corpus", "variants"},
     {"augment", "figures", "marian", "shortlist"},
     {"batches", "search"},
     {"checkpoint"},
     {"card", "ctranslate2_export", "engines", "marian_export", "marian_import", "onnx_export", "trainer"},
-    {"bench_training", "ctranslate2_engine", "hub", "interop"},
+    {"bench_training", "ctranslate2_engine", "hub", "interop", "paper.positions", "paper.schedule", "paper.table1"},
     {"run", "translate"},
-    {"bench_translation", "evaluate", "serve.batcher", "serve.languages", "serve.markup", "serve.replies"},
+    {
+        *("bench_translation", "evaluate", "paper.table2", "paper.table3"),
+        *("serve.batcher", "serve.languages", "serve.markup", "serve.replies"),
+    },
     {"serve.service"},
     {"serve.fields", "serve.guards", "serve.openapi"},
     {"serve.app"},
     {"serve.server"},
-    {"serve.bench"},
+    {"paper.commands", "serve.bench"},
     {"cli", "__init__"},
     {"__main__"},
 ]
@@ -113,3 +116,40 @@ def test_the_files_are_named_in_reading_order() -> None:
     for module in MODULES:
         name = module.replace(".", "/")
         assert name.startswith("__") or f"`{name}.py`" in readme
+
+
+# docs/paper.md
+
+
+def names_in(path: Path) -> set[str]:
+    """What a module defines at its top, and the methods of its classes as `Class.method`."""
+    found: set[str] = set()
+    for node in ast.parse(path.read_text(encoding="utf-8")).body:
+        match node:
+            case ast.FunctionDef():
+                found.add(node.name)
+            case ast.ClassDef():
+                methods = [part for part in node.body if isinstance(part, ast.FunctionDef)]
+                found |= {node.name, *(f"{node.name}.{method.name}" for method in methods)}
+            case ast.Assign(targets=[ast.Name() as target]) | ast.AnnAssign(target=ast.Name() as target):
+                found.add(target.id)
+    return found
+
+
+def test_every_function_and_test_that_the_page_of_the_paper_names_exists() -> None:
+    page = (ROOT / "docs" / "paper.md").read_text(encoding="utf-8")
+    in_the_map = [line for line in page.splitlines() if line.startswith("| ")]
+    named = set(re.findall(r"`((?:test_\w+)|(?:[a-z0-9_]+\.)+[A-Za-z]\w*)`", "\n".join(in_the_map)))
+    code = {f"{module}.{name}" for module, path in MODULES.items() for name in names_in(path)}
+    tests = {name for path in (ROOT / "tests").rglob("test_*.py") for name in names_in(path)}
+    settings = set(flatten(RunConfig()))
+    assert len(named) > 60
+    assert named <= code | tests | settings, "renamed or removed: mend docs/paper.md"
+
+
+def test_every_departure_that_the_code_marks_is_on_the_page_of_the_paper() -> None:
+    page = (ROOT / "docs" / "paper.md").read_text(encoding="utf-8")
+    departures = page.partition("## Where we differ")[2].partition("\n## ")[0]
+    for module, path in MODULES.items():
+        if "Departs:" in path.read_text(encoding="utf-8"):
+            assert f"`{module}." in departures, f"{module} departs from the paper, and docs/paper.md does not say so"

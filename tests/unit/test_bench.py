@@ -8,7 +8,7 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.utils.flop_counter import FlopCounterMode
 
 from multihead.batches import Cursor, collate
-from multihead.bench_training import PlainTransformer, Work, measure_ours, measure_plain, synthetic, training_flops
+from multihead.bench_training import PlainTransformer, Work, batch_flops, measure_ours, measure_plain, synthetic
 from multihead.bench_translation import Text, read_text, write_picture
 from multihead.config import ConfigError, ModelConfig, UserError, configure
 from multihead.model import Transformer, count_parameters
@@ -27,7 +27,7 @@ def test_operations_are_what_torch_counts() -> None:
     model = Transformer(config).train()
     with sdpa_kernel(SDPBackend.MATH), FlopCounterMode(display=False) as counter:
         model(batch.source, batch.target_in).sum().backward()
-    assert counter.get_total_flops() == pytest.approx(training_flops(config, batch), rel=0.01)
+    assert counter.get_total_flops() == pytest.approx(batch_flops(config, batch), rel=0.01)
 
 
 def test_both_train_models_of_the_same_size() -> None:

@@ -1,0 +1,184 @@
+"""§3.5 as numbers and as a picture: the sinusoids, and why a model may learn to attend by relative position.
+
+Two things follow from PE(pos) being pairs of a sine and a cosine. The dot product of two positions depends on their
+distance alone. And PE(pos + k) is a linear function of PE(pos): each pair is turned by an angle that depends on k.
+
+Shapes: N positions, D d_model, P pairs, half of D.
+"""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor
+
+from multihead.config import ConfigError
+from multihead.files import replacing
+from multihead.model import sinusoids
+from multihead.tables import Table
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import SubFigure
+
+DISTANCES = [0, 1, 2, 4, 8, 16, 32, 64, 128, 256]
+INK = "0.25"  # of words in the picture
+
+
+def check_sizes(length: int, d_model: int) -> None:
+    if d_model < 2 or d_model % 2:
+        raise ConfigError(f"--d-model must be even, so that every sine has its cosine; got {d_model}")
+    if length < 8:
+        raise ConfigError(f"--length must be at least 8 positions, got {length}")
+
+
+def similarity(table: Tensor, start: int) -> Tensor:
+    """The dot product of one position with every position, as a share of that with itself, which is D / 2."""
+    return table.double() @ table[start].double() / (table.size(1) / 2)  # N
+
+
+def by_distance(table: Tensor, distance: int) -> tuple[float, float]:
+    """The similarity of positions so far apart: its mean, and how far any pair of positions is from that mean."""
+    before, after = table[: len(table) - distance].double(), table[distance:].double()
+    found = (before * after).sum(dim=1) / (table.size(1) / 2)  # N
+    return found.mean().item(), (found - found.mean()).abs().max().item()
+
+
+def fit_turns(table: Tensor, distance: int) -> Tensor:
+    """The complex numbers (P) that PE(pos), taken as complex numbers, is best multiplied by to give PE(pos + distance).
+
+    Least squares over these positions. To multiply by such a number is to turn a pair, and to stretch it.
+    """
+    before, after = (_pairs(part) for part in (table[: len(table) - distance], table[distance:]))  # N P
+    return (before.conj() * after).sum(dim=0) / before.abs().square().sum(dim=0)  # P
+
+
+def _pairs(table: Tensor) -> Tensor:
+    """Cosines as real and sines as imaginary parts: N P."""
+    sine, cosine = table.double().unflatten(1, (-1, 2)).unbind(dim=-1)
+    return torch.complex(cosine, sine)
+
+
+def fit_error(table: Tensor, distance: int) -> tuple[float, float]:
+    """How wrong turns are that were fitted on the first half of the positions.
+
+    The largest error in any coordinate of PE(pos + distance) in the second half, and the largest difference from the
+    rotation by distance / 10000^(2i/D) that theory has.
+    """
+    half = len(table) // 2
+    turns = fit_turns(table[:half], distance)  # P
+    before, after = _pairs(table[half : len(table) - distance]), _pairs(table[half + distance :])
+    error = torch.view_as_real(before * turns - after).abs().max().item()
+    pair = torch.arange(0, table.size(1), 2, dtype=torch.float64)
+    expected = torch.polar(torch.ones(len(pair), dtype=torch.float64), distance * 10_000.0 ** (-pair / table.size(1)))
+    return error, (turns - expected).abs().max().item()
+
+
+def facts(length: int, d_model: int) -> list[dict[str, Any]]:
+    """By distance: similarity, its spread over positions, and the errors of the fitted turns."""
+    check_sizes(length, d_model)
+    table = sinusoids(length, d_model)
+    records = []
+    for distance in (distance for distance in DISTANCES if distance <= length // 4):
+        mean, spread = by_distance(table, distance)
+        error, from_theory = fit_error(table, distance)
+        records.append(
+            {
+                "distance": distance,
+                "similarity": mean,
+                "spread": spread,
+                "linear_error": error,
+                "difference_from_rotation": from_theory,
+            }
+        )
+    return records
+
+
+def table_for_people(records: Sequence[dict[str, Any]], length: int, d_model: int) -> Table:
+    return Table(
+        title=f"Sinusoidal positions (§3.5): {length:,} positions, d_model {d_model}",
+        header=["distance k", "PE(p)·PE(p+k)", "spread over p", "error of the fit", "from the rotation"],
+        rows=[
+            [
+                f"{record['distance']}",
+                f"{record['similarity']:.4f}",
+                *(f"{record[name]:.1e}" for name in ("spread", "linear_error", "difference_from_rotation")),
+            ]
+            for record in records
+        ],
+        notes=[
+            "The product, as a share of PE(p)·PE(p), is the same for every p: it depends on the distance alone.",
+            "PE(p+k) is a linear function of PE(p): a map fitted on the first half of the positions gives the second "
+            "half, and it is the rotation of each pair by k / 10000^(2i/d_model).",
+        ],
+    )
+
+
+def write_picture(path: Path, length: int, d_model: int) -> None:
+    """Write a PNG: the sinusoids as heat maps, the similarity of positions by their distance, and the turns."""
+    from matplotlib.figure import Figure
+
+    check_sizes(length, d_model)
+    table = sinusoids(length, d_model)
+    figure = Figure(figsize=(13, 6), layout="constrained", facecolor="white")
+    left, right = figure.subfigures(1, 2, squeeze=False, width_ratios=[1.25, 1], wspace=0.03)[0]
+    top, bottom = right.subfigures(2, 1, squeeze=False, height_ratios=[2, 1], hspace=0.03)[:, 0]
+    _draw_heat_maps(left, table)
+    _draw_similarity(top, table)
+    _draw_turns(bottom, table)
+    with replacing(path) as aside:
+        figure.savefig(aside, dpi=200, format="png")
+
+
+def _draw_heat_maps(figure: "SubFigure", table: Tensor) -> None:
+    """Even and odd dimensions apart: side by side, as they are in the model, they would flicker."""
+    sines, cosines = figure.subplots(1, 2, sharey=True)
+    for axes, first, title in ((sines, 0, "Even dimensions: sines"), (cosines, 1, "Odd dimensions: cosines")):
+        part = table[:, first::2].numpy()
+        extent = (0, table.size(1), len(table) - 0.5, -0.5)
+        image = axes.imshow(part, cmap="RdBu_r", vmin=-1, vmax=1, aspect="auto", interpolation="nearest", extent=extent)
+        _style(axes, title, "dimension")
+    sines.set_ylabel("position", color=INK)
+    bar = figure.colorbar(image, ax=[sines, cosines], location="bottom", shrink=0.3, aspect=30, ticks=[-1, 0, 1])
+    bar.outline.set_visible(False)
+    bar.ax.tick_params(length=0, labelsize=8, labelcolor=INK)
+
+
+def _draw_similarity(figure: "SubFigure", table: Tensor) -> None:
+    """Curves of several positions lie upon each other: it does not matter from where one looks."""
+    axes: Axes = figure.subplots()
+    length = len(table)
+    starts = [0, length // 4, length // 2, 3 * length // 4]
+    for start, colour, width in zip(starts, ("#bfdbfe", "#60a5fa", "#2563eb", "#172554"), (8, 5.5, 3, 1), strict=True):
+        distances = (torch.arange(length) - start).tolist()
+        values = similarity(table, start).tolist()
+        axes.plot(distances, values, color=colour, linewidth=width, solid_capstyle="butt", label=f"p = {start}")
+    _style(axes, "PE(p) · PE(p+k), as a share of PE(p) · PE(p): the same from every p", "distance k")
+    axes.grid(alpha=0.2)
+    axes.spines[["top", "right"]].set_visible(False)
+    axes.legend(frameon=False, fontsize=9, labelcolor=INK)
+
+
+def _draw_turns(figure: "SubFigure", table: Tensor) -> None:
+    """Pairs of four frequencies at the first positions, as points on a circle; the first is the darkest."""
+    pairs = [0, *(table.size(1) * share // 32 for share in (2, 3, 4))]
+    shown = min(8, len(table))
+    for axes, pair in zip(figure.subplots(1, len(pairs)), pairs, strict=True):
+        points = _pairs(table[:shown])[:, pair]
+        circle = torch.linspace(0, 2 * torch.pi, 200)
+        axes.plot(circle.cos().tolist(), circle.sin().tolist(), color="0.88", linewidth=1, zorder=0)
+        axes.plot(points.real.tolist(), points.imag.tolist(), color="#93c5fd", linewidth=1, zorder=1)
+        axes.scatter(points.real.tolist(), points.imag.tolist(), c=range(shown), cmap="Blues_r", vmax=shown + 2, s=22)
+        axes.set_title(f"dimensions {2 * pair}, {2 * pair + 1}", fontsize=8.5, color=INK)
+        axes.set_aspect("equal")
+        axes.axis("off")
+    words = f"From p to p+1 every pair turns by an angle of its own; p = 0 (dark) to {shown - 1}"
+    figure.suptitle(words, x=0.02, ha="left", fontsize=10, color=INK)
+
+
+def _style(axes: "Axes", title: str, below: str) -> None:
+    axes.set_title(title, loc="left", fontsize=10, color=INK)
+    axes.set_xlabel(below, color=INK)
+    axes.tick_params(length=0, labelsize=8.5, labelcolor=INK)
+    axes.spines[:].set(color="0.7", linewidth=0.6)

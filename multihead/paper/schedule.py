@@ -1,0 +1,133 @@
+"""Eq. (3) of §5.3 as numbers and as a picture: the rate for pairs of d_model and warm-up, and that of presets."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import cycle
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from multihead.config import ConfigError, TrainConfig, configure, preset
+from multihead.files import replacing
+from multihead.tables import Table
+from multihead.trainer import learning_rate
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+PAIRS = ["512:4000", "512:8000", "256:4000", "1024:4000"]  # base; a longer warm-up; narrower; as wide as big
+STEPS = [1, 100, 1000, 4000, 10_000, 30_000, 100_000]  # at which the rate is printed
+COLOURS = ["#2563eb", "#d97706", "#059669", "#7c3aed", "#dc2626", "#0891b2", "#64748b"]
+INK = "0.25"  # of words in the picture
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Curve:
+    """The rate of a training, step by step."""
+
+    name: str
+    d_model: int
+    train: TrainConfig
+
+    def rate(self, step: int) -> float | None:
+        """Of one step; none after the last step of a rate that ends."""
+        if self.train.decay == "linear" and step > self.train.steps:
+            return None
+        return learning_rate(step, self.d_model, self.train, share=step / self.train.steps)
+
+    @property
+    def peak_step(self) -> int:
+        """Where the way up meets the way down: at the end of the warm-up, or just before if the rate falls to zero."""
+        warmup, steps = self.train.warmup, self.train.steps
+        return warmup if self.train.decay == "sqrt" else max(1, round(warmup / (1 + warmup / steps)))
+
+    def record(self, steps: Sequence[int]) -> dict[str, Any]:
+        return {
+            "name": self.name,
+            "d_model": self.d_model,
+            "warmup": self.train.warmup,
+            "lr_scale": self.train.lr_scale,
+            "decay": self.train.decay,
+            "peak": self.rate(self.peak_step),
+            "rates": {str(step): self.rate(step) for step in steps},
+        }
+
+
+def curve_of_pair(pair: str) -> Curve:
+    """`512:4000` as d_model 512 with a warm-up of 4,000 steps."""
+    d_model, _, warmup = pair.partition(":")
+    if not (d_model.isdecimal() and warmup.isdecimal() and int(d_model) and int(warmup)):
+        raise ConfigError(f"--pair takes d_model:warmup, for example 512:4000; got '{pair}'")
+    name = f"d_model {int(d_model)}, warm-up {int(warmup):,}"
+    return Curve(name=name, d_model=int(d_model), train=TrainConfig(warmup=int(warmup)))
+
+
+def curve_of_preset(name: str) -> Curve:
+    """As the preset trains, with its scale, decay and number of steps."""
+    run = configure(preset(name))
+    return Curve(name=f"preset {name}", d_model=run.model.d_model, train=run.train)
+
+
+def table_for_people(curves: Sequence[Curve]) -> Table:
+    return Table(
+        title="Learning rate of eq. (3): d_model^-0.5 · min(step^-0.5, step · warmup^-1.5)",
+        header=["", "peak", "at step", *(f"{step:,}" for step in STEPS)],
+        rows=[
+            [
+                curve.name,
+                _rate(curve.rate(curve.peak_step)),
+                f"{curve.peak_step:,}",
+                *(_rate(curve.rate(step)) for step in STEPS),
+            ]
+            for curve in curves
+        ],
+        notes=["Columns are steps. A rate that goes straight down to zero has none after its last step."],
+    )
+
+
+def _rate(rate: float | None) -> str:
+    return "" if rate is None else f"{rate:.2e}"
+
+
+def write_picture(curves: Sequence[Curve], path: Path, n_steps: int) -> None:
+    """Write a PNG: the curves as they are trained, and in powers of ten, where eq. (3) is two straight lines."""
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(12, 4.6), layout="constrained", facecolor="white")
+    linear, powers = figure.subplots(1, 2)
+    for curve, colour in zip(curves, cycle(COLOURS), strict=False):
+        _draw_curve(linear, curve, colour, np.linspace(1, n_steps, 1000))
+        _draw_curve(powers, curve, colour, np.geomspace(10, 5 * n_steps, 500))
+    _style(linear, "Learning rate by step")
+    _style(powers, "The same in powers of ten, where eq. (3) is two straight lines")
+    linear.set(xlim=(0, n_steps), ylim=(0, None))
+    linear.yaxis.set_major_formatter(lambda rate, _: f"{1000 * rate:g}")
+    linear.set_ylabel("learning rate, thousandths", color=INK)
+    linear.legend(frameon=False, fontsize=9, labelcolor=INK)
+    powers.set(xscale="log", yscale="log", xlim=(10, 5 * n_steps))
+    powers.set_ylabel("learning rate", color=INK)
+    for axis in (linear.xaxis, powers.xaxis):
+        axis.set_major_formatter(lambda step, _: f"{step:,.0f}")
+    powers.minorticks_off()
+    with replacing(path) as aside:
+        figure.savefig(aside, dpi=200, format="png")
+
+
+def _draw_curve(axes: "Axes", curve: Curve, colour: str, steps: NDArray[np.float64]) -> None:
+    """With a point at the peak; a rate that has reached zero has no place among powers of ten."""
+    at = sorted({*steps.astype(int).tolist(), curve.peak_step})
+    shown = [(step, rate) for step in at if step <= steps[-1] and (rate := curve.rate(step))]
+    style = "-" if curve.train.decay == "sqrt" else "--"
+    axes.plot(*zip(*shown, strict=True), style, color=colour, linewidth=2, label=curve.name)
+    axes.plot(*max(shown, key=lambda point: point[1]), "o", color=colour, markersize=5)
+
+
+def _style(axes: "Axes", title: str) -> None:
+    axes.set_title(title, loc="left", fontsize=10, color=INK)
+    axes.set_xlabel("step", color=INK)
+    axes.grid(alpha=0.2)
+    axes.spines[["top", "right"]].set_visible(False)
+    axes.spines[:].set(color="0.7", linewidth=0.6)
+    axes.tick_params(length=0, labelsize=8.5, labelcolor=INK)

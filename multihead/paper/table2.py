@@ -1,0 +1,248 @@
+"""Table 2: what training costs, by the clock as the paper counts it, by operations, and on other hardware.
+
+Records are for programs (`--json`), a `Table` is for people. The figures are those of arXiv 1706.03762v7.
+"""
+
+import math
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from typing import Any, NamedTuple
+
+from multihead import checkpoint
+from multihead.config import PRESETS, ConfigError, UserError, configure, preset
+from multihead.cost import CPU_SHARE, FLOAT32_SHARE, GPUS, SENTENCE, Device, counted_flops, flops_by_time
+from multihead.devices import matmul_flops, pick_device
+from multihead.tables import Table
+from multihead.translate import find_model
+
+Record = dict[str, Any]
+
+
+# What the paper prints
+
+
+class Published(NamedTuple):
+    """A row of Table 2: BLEU on newstest2014 and training FLOPs, English to German and English to French."""
+
+    model: str
+    bleu_en_de: float | None = None
+    bleu_en_fr: float | None = None
+    flops_en_de: float | None = None
+    flops_en_fr: float | None = None
+
+
+TABLE_2 = [
+    Published("ByteNet", 23.75),
+    Published("Deep-Att + PosUnk", bleu_en_fr=39.2, flops_en_fr=1.0e20),
+    Published("GNMT + RL", 24.6, 39.92, 2.3e19, 1.4e20),
+    Published("ConvS2S", 25.16, 40.46, 9.6e18, 1.5e20),
+    Published("MoE", 26.03, 40.56, 2.0e19, 1.2e20),
+    Published("Deep-Att + PosUnk ensemble", bleu_en_fr=40.4, flops_en_fr=8.0e20),
+    Published("GNMT + RL ensemble", 26.30, 41.16, 1.8e20, 1.1e21),
+    Published("ConvS2S ensemble", 26.36, 41.29, 7.7e19, 1.2e21),
+    Published("Transformer (base)", 27.3, 38.1, 3.3e18, 3.3e18),
+    Published("Transformer (big)", 28.4, 41.8, 2.3e19, 2.3e19),
+]
+
+# §5.2: 100,000 steps in 12 hours, 300,000 in 3.5 days, on 8 P100; the footnote of §6.1 gives each 9.5 TFLOPS.
+PAPER_HOURS = {"base": 12.0, "big": 84.0, "table3-big": 84.0}
+PAPER_DEVICES, PAPER_TFLOPS = 8, 9.5
+
+
+# What we count
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Clock:
+    """What a training is said to have taken; what is left out is the paper's, or what a run has recorded."""
+
+    hours: float | None = None
+    n_devices: int | None = None
+    tflops: float | None = None  # that each device sustains
+
+    def __post_init__(self) -> None:
+        for name, value in (("--hours", self.hours), ("--devices", self.n_devices), ("--tflops", self.tflops)):
+            if value is not None and not 0 < value < math.inf:
+                raise ConfigError(f"{name} must be more than 0, got {value}")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Training:
+    """One training, by the clock and by count."""
+
+    name: str
+    target_tokens: float
+    flops_counted: float
+    hours: float | None  # unknown for a preset that nobody has timed
+    n_devices: int
+    tflops: float
+
+    @property
+    def flops_by_time(self) -> float | None:
+        return None if self.hours is None else flops_by_time(self.hours * 3600, self.n_devices, self.tflops * 1e12)
+
+    def record(self) -> Record:
+        by_time = self.flops_by_time
+        used = None if by_time is None else self.flops_counted / by_time
+        return {**asdict(self), "flops_by_time": by_time, "used": used}
+
+
+def training_of(what: str, clock: Clock) -> Training:
+    """The training of a preset as it is configured, or of a model as it has recorded it."""
+    return _of_preset(what, clock) if what in PRESETS else _of_model(what, clock)
+
+
+def _of_preset(name: str, clock: Clock) -> Training:
+    run = configure(preset(name))
+    tokens = run.train.steps * run.train.accumulate * run.data.batch_tokens
+    return Training(
+        name=name,
+        target_tokens=tokens,
+        flops_counted=counted_flops(run.model, tokens),
+        hours=clock.hours or PAPER_HOURS.get(name),
+        n_devices=clock.n_devices or PAPER_DEVICES,
+        tflops=clock.tflops or PAPER_TFLOPS,
+    )
+
+
+def _of_model(name: str, clock: Clock) -> Training:
+    try:
+        folder = find_model(name)
+    except UserError as error:
+        raise UserError(f"'{name}' is no preset, and {error}") from None
+    model, recorded = checkpoint.read_config(folder).model, checkpoint.read_provenance(folder)
+    fields = ("target_tokens", "seconds", "matmul_flops")
+    if not all(isinstance(recorded.get(field), int | float) and recorded[field] > 0 for field in fields):
+        raise UserError(f"{folder} does not say how long it was trained, and on how much: it cannot be costed")
+    tokens, seconds, capacity = (recorded[field] for field in fields)
+    return Training(
+        name=folder.name,
+        target_tokens=tokens,
+        flops_counted=counted_flops(model, tokens),
+        hours=clock.hours or seconds / 3600,
+        n_devices=clock.n_devices or 1,
+        tflops=clock.tflops or capacity / 1e12,
+    )
+
+
+def this_machine() -> Device:
+    """What is here, measured."""
+    device = pick_device()
+    share = CPU_SHARE if device.type == "cpu" else FLOAT32_SHARE
+    return Device(name="here", precision="float32", flops=matmul_flops(device), share=share)
+
+
+def parse_prices(prices: Sequence[str]) -> dict[str, float]:
+    """`["A100=1.8"]` as prices by the name of a device."""
+    names, found = ["here", *(gpu.name for gpu in GPUS)], {}
+    for price in prices:
+        name, _, amount = price.partition("=")
+        try:
+            found[name] = float(amount)
+        except ValueError:
+            raise ConfigError(f"--price-per-hour takes device=price, for example A100=1.8; got '{price}'") from None
+        if name not in names:
+            raise ConfigError(f"there is no device '{name}'; there are {', '.join(names)}")
+    return found
+
+
+def hardware(trainings: Sequence[Training], devices: Sequence[Device], prices: dict[str, float]) -> list[Record]:
+    """Hours, energy and rent of each training on each device, one of them working alone."""
+    return [
+        {
+            **asdict(device),
+            "hours": {training.name: device.hours(training.flops_counted) for training in trainings},
+            "kilowatt_hours": {training.name: device.kilowatt_hours(training.flops_counted) for training in trainings},
+            "cost": {
+                training.name: device.hours(training.flops_counted) * prices[device.name] for training in trainings
+            }
+            if device.name in prices
+            else None,
+        }
+        for device in devices
+    ]
+
+
+def table_2() -> list[Record]:
+    return [published._asdict() for published in TABLE_2]
+
+
+def table_2_for_people() -> Table:
+    return Table(
+        title="Table 2: BLEU on newstest2014 and training FLOPs, as the paper prints them",
+        header=["model", "BLEU en-de", "BLEU en-fr", "FLOPs en-de", "FLOPs en-fr"],
+        rows=[
+            [row.model, *("" if bleu is None else f"{bleu:g}" for bleu in row[1:3]), *map(_in_powers, row[3:5])]
+            for row in TABLE_2
+        ],
+    )
+
+
+def trainings_for_people(trainings: Sequence[Training]) -> Table:
+    return Table(
+        title="Training cost by the clock, as the paper counts it, and by the operations of the model",
+        header=["", "target tokens", "hours", "devices", "TFLOPS", "FLOPs by time", "counted", "used"],
+        rows=[
+            [
+                training.name,
+                _in_powers(training.target_tokens),
+                "" if training.hours is None else f"{training.hours:.3g}",
+                "" if training.hours is None else f"{training.n_devices}",
+                "" if training.hours is None else f"{training.tflops:.3g}",
+                _in_powers(training.flops_by_time),
+                _in_powers(training.flops_counted),
+                "" if (used := training.record()["used"]) is None else f"{100 * used:.0f} %",
+            ]
+            for training in trainings
+        ],
+        notes=[
+            "By time: hours x devices x TFLOPS that each sustains (--hours, --devices, --tflops).",
+            "Counted: 6 for each token and weight that it meets in a matrix product, plus attention over "
+            f"{SENTENCE} tokens; the source as long as the target.",
+        ],
+    )
+
+
+def hardware_for_people(records: list[Record], names: Sequence[str]) -> Table:
+    priced = any(record["cost"] for record in records)
+    columns = [("hours", "time", _duration), ("kilowatt_hours", "kWh", _figure), ("cost", "cost", _figure)]
+    shown = columns if priced else columns[:2]
+    return Table(
+        title="The same operations on other hardware, one device alone",
+        header=["", "precision", "TFLOPS", "share", *(f"{name} {title}" for name in names for _, title, _ in shown)],
+        rows=[
+            [
+                record["name"],
+                record["precision"],
+                f"{record['flops'] / 1e12:.3g}",
+                f"{record['share']:g}",
+                *(form((record[key] or {}).get(name)) for name in names for key, _, form in shown),
+            ]
+            for record in records
+        ],
+        notes=[
+            "TFLOPS: what the maker states, dense, in the fastest precision that we train in; here: a matrix product, "
+            "measured. The paper's 9.5 for P100.",
+            "share: what training is assumed to reach of it (docs/paper.md says why). kWh: the board at its limit.",
+        ],
+    )
+
+
+def _in_powers(number: float | None) -> str:
+    """As the paper prints them: two digits and a power of ten."""
+    return "" if number is None else f"{number:.1e}".replace("e+", "e")
+
+
+def _figure(value: float | None) -> str:
+    """Three digits, however large."""
+    return "" if value is None else f"{value:,.0f}" if value >= 100 else f"{value:.3g}"
+
+
+def _duration(hours: float | None) -> str:
+    """In the unit that people would say it in."""
+    if hours is None:
+        return ""
+    for unit, size in (("days", 24.0), ("h", 1.0), ("min", 1 / 60)):
+        if hours >= 2 * size:
+            return f"{_figure(hours / size)} {unit}"
+    return f"{_figure(hours * 3600)} s"
