@@ -1,7 +1,6 @@
 """`multihead paper ...`: the paper's tables and figures, each command a thin call into the file of its name."""
 
 import json
-import sys
 from pathlib import Path
 from typing import Annotated
 
@@ -37,10 +36,11 @@ def table1_command(
     """Every kind of layer measured: how time and memory grow, what has to wait for what, how long paths are."""
     from multihead.paper import table1
 
+    _check_picture(output)
     lengths = [length for length in table1.LENGTHS if length <= longest]
     found = []
     for layer in table1.LAYERS:
-        print(f"measuring {layer.name}", file=sys.stderr)
+        _say(f"measuring {layer.name}")
         found.append(table1.measure(layer, lengths))
     if as_json:
         print(json.dumps([table1.record(one) for one in found], indent=2))
@@ -48,6 +48,7 @@ def table1_command(
         table1.table_for_people(found).show()
     if output:
         table1.write_picture(found, output)
+        _say(f"written to {output}")
 
 
 @paper.command("table2")

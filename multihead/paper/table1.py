@@ -20,7 +20,7 @@ from multihead.config import ModelConfig
 from multihead.files import replacing
 from multihead.model import MultiHeadAttention
 from multihead.tables import Table
-from multihead.variants import MIXERS
+from multihead.variants import MIXERS, Convolution
 
 LENGTHS = (32, 64, 128, 256, 512, 1024, 2048, 4096, 8192)
 FITTED = 4  # of them, the longest
@@ -109,6 +109,8 @@ def make(layer: Layer, width: int, length: int, number: int = 0, window: int = 6
     config = ModelConfig(
         vocab_size=1, max_len=length, window=window, kernel=KERNEL, d_model=width, n_heads=1, d_k=width, d_v=width
     )
+    if layer.mixer == "dilated":  # ByteNet begins anew after a dilation of 16; a path of log n needs it to go on
+        return Convolution(config, layer.causal, dilation=2**number)
     mixer = MIXERS[layer.mixer](config, number, layer.causal)
     assert isinstance(mixer, nn.Module)
     for module in mixer.modules():
@@ -163,20 +165,20 @@ def kept_bytes(mixer: nn.Module, length: int, width: int) -> int:
 
 
 def path_length(layer: Layer, length: int) -> int:
-    """Over how many layers, or steps within one, the first place is heard at the last one."""
+    """Over how many layers, or steps within one, every place is heard at the last one."""
     return _steps_between(layer, length) if layer.sequential == "n" else _layers_between(layer, length)
 
 
 def _layers_between(layer: Layer, length: int, width: int = 4) -> int:
-    """Layers that have to be stacked until the last place depends on the first."""
+    """Layers that have to be stacked until the last place depends on every other."""
     x = torch.randn(1, length, width, dtype=torch.float64, requires_grad=True)
     y, mask = x, everything(length)
     for number in range(length):
         y = make(layer, width, length, number, window=PATH_WINDOW).double()(y, mask)
         (gradient,) = torch.autograd.grad(y[0, -1].sum(), x, retain_graph=True)
-        if bool(gradient[0, 0].any()):
+        if bool(gradient[0].any(dim=-1).all()):
             return number + 1
-    raise ValueError(f"{length} layers of {layer.name} do not connect the ends of {length} places")
+    raise ValueError(f"{length} layers of {layer.name} do not connect {length} places")
 
 
 def _steps_between(layer: Layer, length: int, width: int = 4) -> int:
@@ -245,7 +247,7 @@ def table_for_people(found: Sequence[Measured]) -> Table:
             f"time: exponents fitted to a forward and a backward pass, of n over the longest {FITTED} lengths at "
             f"d = {WIDTH}; kept: for the backward pass.",
             f"in a row: operations of one layer of which each needs the one before, at n = {lengths}.",
-            f"path: layers, or steps of a recurrent one, until the first place is heard at the last, at n = {lengths}; "
+            f"path: layers, or steps of a recurrent one, until every place is heard at the last, at n = {lengths}; "
             f"k = {KERNEL}, r = {PATH_WINDOW}.",
             "Attention is measured without its projections, which the paper does not count: n·d² in each kind.",
             "* not in the paper.",
