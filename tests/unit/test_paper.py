@@ -435,3 +435,12 @@ def test_a_terminal_gets_rules(monkeypatch: pytest.MonkeyPatch, capsys: pytest.C
     Table(header=["[name]", "n"], rows=[["a", "1"]], title="Title", notes=["Note."]).show()
     shown = capsys.readouterr().out
     assert all(words in shown for words in ("Title", "[name]", "─", "Note."))
+
+
+# docs/paper.md
+
+
+@pytest.mark.parametrize("command", ["table3", "schedule"])
+def test_the_page_shows_what_the_command_prints(command: str) -> None:
+    page = (Path(__file__).parents[2] / "docs" / "paper.md").read_text(encoding="utf-8")
+    assert run(command) in page
