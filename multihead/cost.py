@@ -65,7 +65,7 @@ class Device:
 
 # Shares of the peak that others have reached with the paper's models, by our count. Float32: the paper 0.29 (base) and
 # 0.42 (big) of 9.5 TFLOPS; NVIDIA's own Transformer big 0.7 on a V100 (8,742 tokens a second). Tensor cores: that
-# program again, 0.33 on a V100 (32,942) and 0.34 on an A100 (82,059).
+# program again, 0.33 on a V100 (32,942) and on an A100 (82,059).
 FLOAT32_SHARE, TENSOR_SHARE = 0.4, 0.3
 CPU_SHARE = 0.65  # `multihead bench train` measures 0.64 to 0.72 for small and base
 

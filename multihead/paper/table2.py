@@ -134,33 +134,30 @@ def this_machine() -> Device:
 
 def parse_prices(prices: Sequence[str]) -> dict[str, float]:
     """`["A100=1.8"]` as prices by the name of a device."""
-    names, found = ["here", *(gpu.name for gpu in GPUS)], {}
+    names, found = ["here", *(gpu.name for gpu in GPUS)], dict[str, float]()
     for price in prices:
         name, _, amount = price.partition("=")
+        if name not in names:
+            raise ConfigError(f"there is no device '{name}'; there are {', '.join(names)}")
         try:
             found[name] = float(amount)
         except ValueError:
-            raise ConfigError(f"--price-per-hour takes device=price, for example A100=1.8; got '{price}'") from None
-        if name not in names:
-            raise ConfigError(f"there is no device '{name}'; there are {', '.join(names)}")
+            found[name] = math.nan
+        if not 0 <= found[name] < math.inf:
+            raise ConfigError(f"--price-per-hour takes device=price, for example A100=1.8; got '{price}'")
     return found
 
 
 def hardware(trainings: Sequence[Training], devices: Sequence[Device], prices: dict[str, float]) -> list[Record]:
     """Hours, energy and rent of each training on each device, one of them working alone."""
-    return [
-        {
-            **asdict(device),
-            "hours": {training.name: device.hours(training.flops_counted) for training in trainings},
-            "kilowatt_hours": {training.name: device.kilowatt_hours(training.flops_counted) for training in trainings},
-            "cost": {
-                training.name: device.hours(training.flops_counted) * prices[device.name] for training in trainings
-            }
-            if device.name in prices
-            else None,
-        }
-        for device in devices
-    ]
+    records = []
+    for device in devices:
+        price, flops = prices.get(device.name), {training.name: training.flops_counted for training in trainings}
+        hours = {name: device.hours(n_flops) for name, n_flops in flops.items()}
+        energy = {name: device.kilowatt_hours(n_flops) for name, n_flops in flops.items()}
+        cost = None if price is None else {name: price * time for name, time in hours.items()}
+        records.append({**asdict(device), "hours": hours, "kilowatt_hours": energy, "cost": cost})
+    return records
 
 
 def table_2() -> list[Record]:

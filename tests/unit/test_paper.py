@@ -174,7 +174,12 @@ def test_a_row_goes_on_if_more_is_asked_for_and_is_refused_if_it_is_another(two_
 def test_trained_rows_are_ranked_beside_the_paper(two_rows: table3.Study) -> None:
     """The best perplexity comes first; stdout has the tables alone."""
     places = ("--corpus", two_rows.corpus, "--output", two_rows.output, "--rows", "base,d-ls0")
-    options = (*places, "--scale", "16", *(f"--set={name}={value}" for name, value in STEPS.items()))
+    options: tuple[str | Path, ...] = (
+        *places,
+        "--scale",
+        "16",
+        *(f"--set={name}={value}" for name, value in STEPS.items()),
+    )
     rows = json.loads(run("table3", *options, "--json"))["rows"]
     best, _ = sorted(rows, key=lambda row: row["perplexity"])
     shown = run("table3", *options)
@@ -316,7 +321,12 @@ def test_the_assumed_shares_agree_with_what_others_have_measured() -> None:
 
 def test_prices_are_given_by_device() -> None:
     assert table2.parse_prices(["A100=1.8", "here=0.05"]) == {"A100": 1.8, "here": 0.05}
-    for wrong, words in (("A100", "device=price"), ("A100=much", "device=price"), ("Z80=1", "no device 'Z80'")):
+    for wrong, words in (
+        ("A100", "device=price"),
+        ("A100=much", "device=price"),
+        ("A100=nan", "device=price"),
+        ("Z80=1", "no device 'Z80'"),
+    ):
         with pytest.raises(ConfigError, match=words):
             table2.parse_prices([wrong])
 
@@ -435,3 +445,12 @@ def test_a_terminal_gets_rules(monkeypatch: pytest.MonkeyPatch, capsys: pytest.C
     Table(header=["[name]", "n"], rows=[["a", "1"]], title="Title", notes=["Note."]).show()
     shown = capsys.readouterr().out
     assert all(words in shown for words in ("Title", "[name]", "─", "Note."))
+
+
+# docs/paper.md
+
+
+@pytest.mark.parametrize("command", ["table3", "schedule"])
+def test_the_page_shows_what_the_command_prints(command: str) -> None:
+    page = (Path(__file__).parents[2] / "docs" / "paper.md").read_text(encoding="utf-8")
+    assert run(command) in page
