@@ -2,8 +2,8 @@
 
 import math
 import random
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
@@ -100,22 +100,61 @@ def collate(pairs: list[tuple[Ids, Ids]]) -> Batch:
     )
 
 
-def stream(
-    shards: Shards, batch_tokens: int, seed: int, cursor: Cursor, augment: Augment | None = None
-) -> Iterator[tuple[Batch, Cursor]]:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Planned:
+    """A batch that is not read yet."""
+
+    pairs: Pairs
+    epoch: int
+    number: int  # in its epoch
+    counts: bool = True  # False where a process has nothing to do, and does something for company
+
+
+def planned(shards: Shards, batch_tokens: int, seed: int, cursor: Cursor) -> Iterator[tuple[Planned, Cursor]]:
     """Training batches without end, each with the cursor behind it; what comes depends on these arguments alone."""
     lengths = shards.lengths()
     epoch, first = cursor.epoch, cursor.batch
     while True:
         batches = plan(lengths, batch_tokens, seed, epoch)
         for at in range(first, len(batches)):
-            pairs = [shards[int(pair)] for pair in batches[at]]
-            if augment:
-                rng = random.Random(f"{seed} {epoch} {at}")
-                pairs = [augment(pair, rng) for pair in pairs]
-            is_last = at + 1 == len(batches)
-            yield collate(pairs), Cursor(epoch=epoch + 1) if is_last else Cursor(epoch=epoch, batch=at + 1)
+            behind = Cursor(epoch=epoch + 1) if at + 1 == len(batches) else Cursor(epoch=epoch, batch=at + 1)
+            yield Planned(pairs=batches[at], epoch=epoch, number=at), behind
         epoch, first = epoch + 1, 0
+
+
+def read(shards: Shards, batch: Planned, seed: int, augment: Augment | None = None) -> Batch:
+    """The ids of a batch; what is done to a sentence depends on the seed and its place, whoever reads it."""
+    pairs = [shards[int(pair)] for pair in batch.pairs]
+    if augment:
+        places = (f"{seed} {batch.epoch} {batch.number} {pair}" for pair in batch.pairs)
+        pairs = [augment(pair, random.Random(place)) for pair, place in zip(pairs, places, strict=True)]
+    return collate(pairs) if batch.counts else replace(collate(pairs), n_tokens=0)
+
+
+def stream(
+    shards: Shards, batch_tokens: int, seed: int, cursor: Cursor, augment: Augment | None = None
+) -> Iterator[tuple[Batch, Cursor]]:
+    """All batches of `planned`, read."""
+    return ((read(shards, batch, seed, augment), at) for batch, at in planned(shards, batch_tokens, seed, cursor))
+
+
+Place = tuple[int, ...]  # of a batch in its step, and of a process in its batch
+
+
+def shared_out(step: Sequence[Planned], rank: int, n_ranks: int) -> list[tuple[Place, Planned]]:
+    """What one of several processes does of the batches of a step: as many batches as every other one.
+
+    There are whole ones while there is one for everybody, and of the rest every n-th pair: a batch is in the order of
+    length, so that shares differ by less than a sentence. All of them together are the step, however many share it.
+    """
+    n_whole = len(step) // n_ranks * n_ranks
+    whole = [((at,), step[at]) for at in range(rank, n_whole, n_ranks)]
+    return whole + [((at, rank), _every_nth(step[at], rank, n_ranks)) for at in range(n_whole, len(step))]
+
+
+def _every_nth(batch: Planned, rank: int, n_ranks: int) -> Planned:
+    mine = batch.pairs[rank::n_ranks]
+    return replace(batch, pairs=mine) if len(mine) else replace(batch, pairs=batch.pairs[:1], counts=False)
 
 
 def in_order(shards: Shards, batch_tokens: int, most: int | None = None) -> Iterator[tuple[Pairs, Batch]]:

@@ -16,13 +16,13 @@ PACKAGE = ROOT / "multihead"
 
 # A module imports only from lines above its own.
 LAYERS = [
-    {"config", "devices", "files", "lexicon", "sentences"},
-    {"clauses"},
+    {"config", "devices", "files", "lexicon", "sentences", "watch"},
+    {"clauses", "distributed"},
     {"grammar", "journal", "layouts", "loss", "marian_folder", "metrics", "model", "text", "tokenizer"},
     {"attention", "corpus", "marian_tokenizer", "optimizers"},
     {"augment", "figures", "marian", "shortlist"},
     {"batches", "search"},
-    {"checkpoint"},
+    {"checkpoint", "parallel"},
     {"card", "ctranslate2_export", "engines", "marian_export", "marian_import", "onnx_export", "trainer"},
     {"bench_training", "ctranslate2_engine", "hub", "interop"},
     {"run", "translate"},

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from multihead import corpus
 from multihead.augment import augmentation
-from multihead.batches import Batch, Cursor, collate, in_order, plan, stream
+from multihead.batches import Batch, Cursor, Planned, collate, in_order, plan, shared_out, stream
 from multihead.config import DataConfig
 from multihead.corpus import Shards, ShardWriter
 from multihead.tokenizer import BOS_ID, EOS_ID, SubwordTokenizer
@@ -127,3 +127,29 @@ def test_augmented_batches_go_on_exactly_too(tmp_path: Path) -> None:
     plain = list(islice(stream(pairs, 300, 1, Cursor()), 20))
     assert all(same(one, other) for (one, _), (other, _) in zip(whole[7:], rest, strict=True))
     assert not all(same(one, other) for (one, _), (other, _) in zip(whole, plain, strict=True))
+
+
+# Several processes
+
+
+@given(
+    lengths=lengths_strategy, budget=st.integers(41, 300), n_batches=st.integers(1, 7), n_ranks=st.integers(1, 5)
+)
+def test_shares_are_the_step_equal_in_number_and_in_work(
+    lengths: Lengths, budget: int, n_batches: int, n_ranks: int
+) -> None:
+    step = [Planned(pairs=pairs, epoch=0, number=at) for at, pairs in enumerate(plan(lengths, budget, 1, 0)[:n_batches])]
+    shares = [shared_out(step, rank, n_ranks) for rank in range(n_ranks)]
+    counted = [int(pair) for share in shares for _, batch in share if batch.counts for pair in batch.pairs]
+    assert sorted(counted) == sorted(int(pair) for batch in step for pair in batch.pairs)
+    assert len({len(share) for share in shares}) == 1
+    for at, batch in enumerate(step):
+        parts = [one.pairs for share in shares for place, one in share if place[0] == at and one.counts]
+        longest = lengths[batch.pairs].max(axis=1)
+        work = [int(lengths[part].max(axis=1).sum()) for part in parts]
+        assert len(parts) == 1 or max(work) - min(work) <= longest.max()
+
+
+def test_one_process_does_every_batch_whole() -> None:
+    step = [Planned(pairs=np.arange(3), epoch=0, number=at) for at in range(4)]
+    assert shared_out(step, 0, 1) == [((at,), step[at]) for at in range(4)]

@@ -1,0 +1,129 @@
+"""One, two or four processes take the same steps, whole or in shards, and go on with what the others saved."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+from torch import Tensor
+
+from multihead import checkpoint, corpus, distributed
+from multihead.config import Overrides, configure
+from multihead.distributed import whole
+from multihead.journal import read_log
+from multihead.run import Request, train
+from multihead.tokenizer import SubwordTokenizer
+from multihead.trainer import Trainer
+from tests.conftest import QUICK
+from tests.ranks import on_ranks
+
+Numbers = NDArray[np.float32]
+
+# Without dropout, which no two processes draw alike. A batch has few pairs: some processes get none of it.
+STEPS: Overrides = {**QUICK, "model.dropout": 0.0, "data.batch_tokens": 33, "train.lr_scale": 0.1}
+CLOSE = 1e-6  # largest difference of a gradient
+NEAR = 1e-5  # largest difference of a weight after 20 steps, in which Adam divides by small numbers
+
+
+@pytest.fixture(scope="module")
+def prepared(toy_text: tuple[Path, Path], tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("prepared") / "data"
+    corpus.prepare(corpus.from_files(*toy_text), folder, configure(QUICK).data)
+    return folder
+
+
+def flat(tensors: list[Tensor]) -> Numbers:
+    numbers: Numbers = np.concatenate([whole(tensor.detach()).flatten().numpy() for tensor in tensors])
+    return numbers
+
+
+def take_steps(data: Path, settings: Overrides, n_steps: int) -> tuple[Numbers, Numbers, float]:
+    """The gradient of the first step, the weights after the last one, and the loss between them."""
+    tokenizer = SubwordTokenizer.load(data / "tokenizer.json")
+    with distributed.joined() as ranks:
+        config = configure(STEPS, {"model.vocab_size": tokenizer.vocab_size}, settings)
+        run = Trainer(config, data, tokenizer, ranks)
+        gradients: list[Numbers] = []
+
+        def note(*_: object) -> None:
+            gradients.append(flat([one.grad for one in run.trained.parameters() if one.grad is not None]))
+
+        run.optimizers[0].register_step_pre_hook(note)
+        for _ in range(n_steps):
+            run.step()
+        return gradients[0], flat(list(run.trained.parameters())), run.figures()["loss"]
+
+
+def difference(one: Numbers, other: Numbers) -> float:
+    return float(np.abs(one - other).max())
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {},
+        {"train.accumulate": 3},
+        {"train.optimizer": "muon", "train.clip_norm": 1.0},
+        {"data.bpe_dropout": 0.3, "train.accumulate": 2},
+    ],
+    ids=["adam", "accumulated", "muon", "augmented"],
+)
+def test_two_and_four_processes_take_the_steps_of_one(prepared: Path, settings: Overrides) -> None:
+    """Sentences are of uneven length, and so are the shares: gradients are of all tokens, not means of means."""
+    gradient, weights, loss = take_steps(prepared, settings, 20)
+    for n_ranks in (2, 4):
+        answers = on_ranks(n_ranks, take_steps, prepared, settings, 20)
+        for its_gradient, its_weights, its_loss in answers:
+            assert difference(its_gradient, gradient) < CLOSE
+            assert difference(its_weights, weights) < NEAR
+            assert its_loss == pytest.approx(loss, rel=1e-5)
+        assert all(np.array_equal(answer[1], answers[0][1]) for answer in answers)
+
+
+@pytest.mark.parametrize("optimizer", ["adam", "muon"])
+def test_in_shards_two_processes_take_the_steps_of_one(prepared: Path, optimizer: str) -> None:
+    settings = {"train.optimizer": optimizer, "train.accumulate": 3, "train.clip_norm": 1.0}
+    gradient, weights, loss = take_steps(prepared, settings, 20)
+    for its_gradient, its_weights, its_loss in on_ranks(
+        2, take_steps, prepared, {**settings, "train.parallel": "fsdp"}, 20
+    ):
+        assert difference(its_gradient, gradient) < CLOSE
+        assert difference(its_weights, weights) < NEAR
+        assert its_loss == pytest.approx(loss, rel=1e-5)
+
+
+# Whole runs
+
+
+@pytest.fixture
+def request_(quick_request: Request) -> Request:
+    return replace(quick_request, settings={**STEPS, "train.validate_every": 8})
+
+
+def published(request: Request) -> Numbers:
+    model, _, _ = checkpoint.load_model(request.output)
+    return flat(list(model.parameters()))
+
+
+def test_a_run_goes_on_with_another_number_of_processes_and_ends_as_one(request_: Request) -> None:
+    """1, then 2, then 4, then 2 in shards; and the log is that of one run."""
+    whole_run = replace(request_, output=request_.output.with_name("whole"))
+    train(whole_run)
+    for n_ranks, steps, parallel in ((1, 5, "ddp"), (2, 11, "ddp"), (2, 15, "fsdp"), (4, 20, "ddp"), (1, 24, "ddp")):
+        settings = {**request_.settings, "train.steps": steps, "train.parallel": parallel}
+        on_ranks(n_ranks, train, replace(request_, settings=settings))
+    assert difference(published(request_), published(whole_run)) < NEAR
+    losses, expected = ([line["loss"] for line in read_log(one.output) if "loss" in line] for one in (request_, whole_run))
+    assert losses == pytest.approx(expected, rel=1e-4)
+    assert checkpoint.saved_steps(request_.output / "checkpoints")[-1] == 24
+
+
+def test_two_processes_publish_what_one_publishes(request_: Request) -> None:
+    alone = replace(request_, output=request_.output.with_name("alone"))
+    train(alone)
+    on_ranks(2, train, request_)
+    assert difference(published(request_), published(alone)) < NEAR
+    assert {path.name for path in request_.output.iterdir()} == {path.name for path in alone.output.iterdir()}
+    logs = [[line["step"] for line in read_log(one.output)] for one in (request_, alone)]
+    assert logs[0] == logs[1]
