@@ -39,7 +39,7 @@ def matrices_of(model: Transformer) -> list[nn.Parameter]:
 
 
 class Muon(Optimizer):
-    """Momentum, orthogonalised; matrices of one shape are moved together. One that is in shards is put together first."""
+    """Momentum, orthogonalised; matrices of one shape are moved together, and one in shards is put together first."""
 
     def __init__(self, matrices: Iterable[nn.Parameter], momentum: float = 0.95) -> None:
         super().__init__(matrices, {"lr": 0.0, "momentum": momentum})

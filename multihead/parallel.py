@@ -63,7 +63,8 @@ def _in_shards(objective: Objective, ranks: Ranks) -> nn.Module:
     for layer in model.decoder:
         # What the encoder said is projected for all layers before the first one runs: not in the layer's own time.
         cross = cast(DecoderLayer, layer).cross_attention
-        fully_shard([cross.w_k, cross.w_v], mesh=mesh)
+        fully_shard(cross.w_k, mesh=mesh)
+        fully_shard(cross.w_v, mesh=mesh)
     for layer in [*model.encoder, *model.decoder]:
         fully_shard(layer, mesh=mesh)
     sharded = Objective(model, objective.compiled)

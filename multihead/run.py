@@ -9,7 +9,7 @@ import math
 import signal
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
@@ -21,7 +21,7 @@ from multihead import checkpoint, config, corpus, distributed, shortlist
 from multihead.augment import other_forms
 from multihead.card import counted_flops, write_card
 from multihead.config import ConfigError, Overrides, RunConfig, SearchConfig, UserError, configure
-from multihead.corpus import ParallelText, Summary, Talk
+from multihead.corpus import Files, ParallelText, Summary, Talk
 from multihead.devices import matmul_flops, pick_device
 from multihead.distributed import Ranks
 from multihead.files import replace_text
@@ -36,6 +36,7 @@ MAX_SKIPPED = 10  # steps in a row without a usable gradient, after which a run 
 N_EXAMPLES = 4  # validation sentences shown at the end
 USED_CAPACITY = 0.4  # of the machine's, by a small model in training
 N_SCORED = 1024  # validation sentences that score a published model
+LONG_RUN = 14 * 86_400  # seconds; who starts a longer one is warned
 MODEL_VOCAB = "model.vocab_size"
 
 
@@ -44,8 +45,9 @@ class Request:
     """What a user asks for. Without `source` and `data` the embedded corpus is taken."""
 
     output: Path
-    source: Path | None = None
-    target: Path | None = None
+    source: Files | None = None  # one corpus, or several
+    target: Files | None = None
+    weights: Sequence[float] = ()  # how often the pairs of each corpus come in an epoch; once, if nothing is said
     valid_source: Path | None = None
     valid_target: Path | None = None
     data: Path | None = None  # a corpus that `multihead prepare` made
@@ -64,7 +66,7 @@ class Request:
     def text(self) -> ParallelText:
         if self.source and self.target:
             valid = (self.valid_source, self.valid_target) if self.valid_source and self.valid_target else None
-            return corpus.from_files(self.source, self.target, valid)
+            return corpus.from_files(self.source, self.target, valid, self.weights)
         return corpus.embedded()
 
     def languages(self) -> Overrides:
@@ -144,7 +146,7 @@ def _take_up(request: Request) -> tuple[RunConfig, Path] | None:
                 f"the run in {request.output} has {name}={was[name]}, not {now[name]}: choose another --output"
             )
     summary = corpus.read_summary(data)
-    if request.source and summary.file_sizes != request.text().sizes:
+    if request.source and not summary.is_of(request.text()):
         raise UserError(f"the run in {request.output} was begun with other text: choose another --output")
     if asked != stored:
         provenance = checkpoint.read_provenance(request.output)
@@ -187,7 +189,7 @@ def _begin(request: Request, talk: Talk, n_processes: int) -> tuple[RunConfig, P
 
 def _expected_epochs(planned: RunConfig, pairs: corpus.Shards, n_processes: int) -> float:
     """How often the run will see each pair, by the limit that is nearer; time is counted by what the machine can do."""
-    train, n_tokens = planned.train, int(pairs.lengths()[:, 1].sum()) + len(pairs)
+    train, n_tokens = planned.train, pairs.target_tokens()
     by_steps = train.steps * train.accumulate * planned.data.batch_tokens / n_tokens
     if not train.minutes:
         return by_steps
@@ -214,7 +216,7 @@ def _prepare(request: Request, asked: RunConfig, data: Path, talk: Talk) -> Summ
         talk(text.description)
     if (data / "corpus.json").exists():  # the run was cut off between preparing and training
         summary = corpus.read_summary(data)
-        if (summary.file_sizes, summary.tokenizer) == (text.sizes, asked.data.tokenizer):
+        if summary.is_of(text) and summary.tokenizer == asked.data.tokenizer:
             return summary
     vocab_size = asked.model.vocab_size if MODEL_VOCAB in request.settings else None
     return corpus.prepare(text, data, asked.data, vocab_size, talk)
@@ -238,6 +240,7 @@ class Run:
         self._first_step, self._first_seconds = trainer.state.step, trainer.state.seconds
         self._saved_seconds = trainer.state.seconds
         self._validated_step = -1
+        self._warned = False
         self._signal = 0  # that some process was asked to stop with
 
     def until_finished(self) -> str:
@@ -303,7 +306,14 @@ class Run:
     def _log(self) -> None:
         trainer = self.trainer
         figures = {**trainer.figures(), "learning_rate": trainer.rate, "skipped": trainer.state.skipped}
-        self._record(figures, self._seconds_left())
+        left = self._seconds_left()
+        self._record(figures, left)
+        if left > LONG_RUN and not self._warned:
+            self._warned = True
+            self.journal.say(
+                f"warning: at this pace the run takes {left / 86_400:,.0f} more days: "
+                "`multihead plan` says what it needs, and --minutes sets a limit"
+            )
         trainer.meter = Meter()
 
     def _record(self, figures: Figures, seconds_left: float | None = None) -> None:

@@ -97,9 +97,7 @@ class Trainer:
 
     def _open_stream(self) -> Iterator[tuple[batches.Planned, batches.Cursor]]:
         config = self.config
-        return batches.planned(
-            self.train_shards, config.data.batch_tokens, config.train.seed, self.state.cursor
-        )
+        return batches.planned(self.train_shards, config.data.batch_tokens, config.train.seed, self.state.cursor)
 
     def step(self) -> None:
         """One update of the weights (§5.3), from one or several batches, by one or several processes."""

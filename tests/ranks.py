@@ -49,8 +49,9 @@ def start(n_ranks: int, function: Callable[..., object], *arguments: object, err
     processes, answers = [], []
     for rank in range(n_ranks):
         mine, theirs = context.Pipe(duplex=False)
-        call = (rank, n_ranks, port, errors, theirs, function, arguments)
-        process = context.Process(target=_run, args=call)
+        process = context.Process(
+            target=_run, args=(_variables(rank, n_ranks, port), errors, theirs, function, arguments)
+        )
         process.start()
         theirs.close()
         processes.append(process)
@@ -63,16 +64,8 @@ def on_ranks(n_ranks: int, function: Callable[..., object], *arguments: object) 
     return start(n_ranks, function, *arguments).results()
 
 
-def _run(
-    rank: int,
-    n_ranks: int,
-    port: int,
-    errors: Path | None,
-    answer: Connection,
-    function: Callable[..., object],
-    arguments: tuple[object, ...],
-) -> None:
-    os.environ |= {
+def _variables(rank: int, n_ranks: int, port: int) -> dict[str, str]:
+    return {
         "RANK": str(rank),
         "LOCAL_RANK": str(rank),
         "WORLD_SIZE": str(n_ranks),
@@ -81,6 +74,16 @@ def _run(
         "TORCHELASTIC_USE_AGENT_STORE": "True",
         "GLOO_SOCKET_IFNAME": "lo",
     }
+
+
+def _run(
+    variables: dict[str, str],
+    errors: Path | None,
+    answer: Connection,
+    function: Callable[..., object],
+    arguments: tuple[object, ...],
+) -> None:
+    os.environ |= variables
     if errors:
         os.dup2(os.open(errors, os.O_WRONLY | os.O_CREAT | os.O_APPEND), 2)
     try:

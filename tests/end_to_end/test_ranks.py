@@ -1,6 +1,6 @@
 """One, two or four processes take the same steps, whole or in shards, and go on with what the others saved."""
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -10,7 +10,7 @@ from torch import Tensor
 
 from multihead import checkpoint, corpus, distributed
 from multihead.config import Overrides, configure
-from multihead.distributed import whole
+from multihead.distributed import Ranks, whole
 from multihead.journal import read_log
 from multihead.run import Request, train
 from multihead.tokenizer import SubwordTokenizer
@@ -38,59 +38,75 @@ def flat(tensors: list[Tensor]) -> Numbers:
     return numbers
 
 
-def take_steps(data: Path, settings: Overrides, n_steps: int) -> tuple[Numbers, Numbers, float]:
-    """The gradient of the first step, the weights after the last one, and the loss between them."""
-    tokenizer = SubwordTokenizer.load(data / "tokenizer.json")
+WAYS: dict[str, Overrides] = {
+    "adam": {},
+    "accumulated": {"train.accumulate": 3},
+    "muon": {"train.optimizer": "muon", "train.clip_norm": 1.0},
+    "augmented": {"data.bpe_dropout": 0.3, "train.accumulate": 2},
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Taken:
+    """What has come of some steps."""
+
+    gradient: Numbers  # of the first one
+    weights: Numbers
+    loss: float
+
+
+def take_steps(data: Path, ways: dict[str, Overrides], n_steps: int = 20) -> dict[str, Taken]:
+    """Train in every one of these ways."""
     with distributed.joined() as ranks:
-        config = configure(STEPS, {"model.vocab_size": tokenizer.vocab_size}, settings)
-        run = Trainer(config, data, tokenizer, ranks)
-        gradients: list[Numbers] = []
+        return {name: take_some(data, settings, n_steps, ranks) for name, settings in ways.items()}
 
-        def note(*_: object) -> None:
-            gradients.append(flat([one.grad for one in run.trained.parameters() if one.grad is not None]))
 
-        run.optimizers[0].register_step_pre_hook(note)
-        for _ in range(n_steps):
-            run.step()
-        return gradients[0], flat(list(run.trained.parameters())), run.figures()["loss"]
+def take_some(data: Path, settings: Overrides, n_steps: int, ranks: Ranks) -> Taken:
+    tokenizer = SubwordTokenizer.load(data / "tokenizer.json")
+    run = Trainer(configure(STEPS, {"model.vocab_size": tokenizer.vocab_size}, settings), data, tokenizer, ranks)
+    gradients: list[Numbers] = []
+
+    def note(*_: object) -> None:
+        gradients.append(flat([one.grad for one in run.trained.parameters() if one.grad is not None]))
+
+    run.optimizers[0].register_step_pre_hook(note)
+    for _ in range(n_steps):
+        run.step()
+    return Taken(gradients[0], flat(list(run.trained.parameters())), run.figures()["loss"])
+
+
+@pytest.fixture(scope="module")
+def alone(prepared: Path) -> dict[str, Taken]:
+    return take_steps(prepared, WAYS)
 
 
 def difference(one: Numbers, other: Numbers) -> float:
     return float(np.abs(one - other).max())
 
 
-@pytest.mark.parametrize(
-    "settings",
-    [
-        {},
-        {"train.accumulate": 3},
-        {"train.optimizer": "muon", "train.clip_norm": 1.0},
-        {"data.bpe_dropout": 0.3, "train.accumulate": 2},
-    ],
-    ids=["adam", "accumulated", "muon", "augmented"],
-)
-def test_two_and_four_processes_take_the_steps_of_one(prepared: Path, settings: Overrides) -> None:
+def check(taken: Taken, alone: Taken) -> None:
+    assert difference(taken.gradient, alone.gradient) < CLOSE
+    assert difference(taken.weights, alone.weights) < NEAR
+    assert taken.loss == pytest.approx(alone.loss, rel=1e-5)
+
+
+@pytest.mark.parametrize(("n_ranks", "ways"), [(2, list(WAYS)), (4, ["accumulated"])])
+def test_several_processes_take_the_steps_of_one(
+    prepared: Path, alone: dict[str, Taken], n_ranks: int, ways: list[str]
+) -> None:
     """Sentences are of uneven length, and so are the shares: gradients are of all tokens, not means of means."""
-    gradient, weights, loss = take_steps(prepared, settings, 20)
-    for n_ranks in (2, 4):
-        answers = on_ranks(n_ranks, take_steps, prepared, settings, 20)
-        for its_gradient, its_weights, its_loss in answers:
-            assert difference(its_gradient, gradient) < CLOSE
-            assert difference(its_weights, weights) < NEAR
-            assert its_loss == pytest.approx(loss, rel=1e-5)
-        assert all(np.array_equal(answer[1], answers[0][1]) for answer in answers)
+    answers = on_ranks(n_ranks, take_steps, prepared, {name: WAYS[name] for name in ways})
+    for name in ways:
+        for answer in answers:
+            check(answer[name], alone[name])
+            assert np.array_equal(answer[name].weights, answers[0][name].weights)
 
 
-@pytest.mark.parametrize("optimizer", ["adam", "muon"])
-def test_in_shards_two_processes_take_the_steps_of_one(prepared: Path, optimizer: str) -> None:
-    settings = {"train.optimizer": optimizer, "train.accumulate": 3, "train.clip_norm": 1.0}
-    gradient, weights, loss = take_steps(prepared, settings, 20)
-    for its_gradient, its_weights, its_loss in on_ranks(
-        2, take_steps, prepared, {**settings, "train.parallel": "fsdp"}, 20
-    ):
-        assert difference(its_gradient, gradient) < CLOSE
-        assert difference(its_weights, weights) < NEAR
-        assert its_loss == pytest.approx(loss, rel=1e-5)
+def test_in_shards_two_processes_take_the_steps_of_one(prepared: Path, alone: dict[str, Taken]) -> None:
+    sharded = {name: {**WAYS[name], "train.parallel": "fsdp"} for name in ("accumulated", "muon")}
+    for answer in on_ranks(2, take_steps, prepared, sharded):
+        for name in sharded:
+            check(answer[name], alone[name])
 
 
 # Whole runs
@@ -110,11 +126,13 @@ def test_a_run_goes_on_with_another_number_of_processes_and_ends_as_one(request_
     """1, then 2, then 4, then 2 in shards; and the log is that of one run."""
     whole_run = replace(request_, output=request_.output.with_name("whole"))
     train(whole_run)
-    for n_ranks, steps, parallel in ((1, 5, "ddp"), (2, 11, "ddp"), (2, 15, "fsdp"), (4, 20, "ddp"), (1, 24, "ddp")):
+    for n_ranks, steps, parallel in ((1, 4, "ddp"), (2, 8, "ddp"), (2, 12, "fsdp"), (4, 20, "ddp"), (1, 24, "ddp")):
         settings = {**request_.settings, "train.steps": steps, "train.parallel": parallel}
         on_ranks(n_ranks, train, replace(request_, settings=settings))
     assert difference(published(request_), published(whole_run)) < NEAR
-    losses, expected = ([line["loss"] for line in read_log(one.output) if "loss" in line] for one in (request_, whole_run))
+    losses, expected = (
+        [line["loss"] for line in read_log(one.output) if "loss" in line] for one in (request_, whole_run)
+    )
     assert losses == pytest.approx(expected, rel=1e-4)
     assert checkpoint.saved_steps(request_.output / "checkpoints")[-1] == 24
 

@@ -113,7 +113,10 @@ def test_a_padded_batch_has_the_gradient_of_its_sentences_alone(prepared: Path) 
 def test_training_follows_the_plain_definition_over_200_steps(prepared: Path) -> None:
     """What makes a step fast changes nothing: the same losses, step by step, as from all logits at once."""
     fast, plain = (trainer(prepared, train__warmup=1000) for _ in range(2))
-    plain.objective.forward = lambda batch, smoothing, r_drop: (plain_loss(plain, batch), torch.zeros(()))  # the definition
+    plain.objective.forward = lambda batch, smoothing, r_drop: (
+        plain_loss(plain, batch),
+        torch.zeros(()),
+    )  # the definition
     losses: dict[str, list[float]] = {}
     for name, run in (("fast", fast), ("plain", plain)):
         for _ in range(200):
