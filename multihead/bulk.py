@@ -7,10 +7,11 @@ translated exactly once, and the files in the order of their names have the rows
 
 import contextlib
 import json
+import logging
 import math
 import os
 import secrets
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass, field, replace
 from itertools import islice
 from pathlib import Path
@@ -24,16 +25,18 @@ from rich.progress import Progress
 
 from multihead.config import SearchConfig, UserError
 from multihead.files import replace_text, sha256, sync
+from multihead.journal import plain_talk
 from multihead.text import file_size, read_lines
 from multihead.translate import MAX_CHARACTERS, Translator, find_model, load
 
 if TYPE_CHECKING:
     import pyarrow
 
+Talk = Callable[[str], None]
+
 MANIFEST = "bulk.json"
 FEWEST, MOST = 500, 50_000  # rows in a part
 N_PARTS = 1000  # about as many parts as are made of an input of middling size
-RETRIES = 10  # of a part whose worker was lost
 OBJECT_STORE = 128 << 20  # bytes: only the names of parts travel
 
 
@@ -277,7 +280,7 @@ def _translate(todo: list[Part], parts: list[Part], work: _Work, options: Option
     """Give out the parts, and show how far they are."""
     total = sum(part.n_rows for part in parts)
     done = total - sum(part.n_rows for part in todo)
-    said = console.print if not console.is_terminal else lambda *_: None
+    said: Talk = plain_talk(console) if not console.is_terminal else lambda _: None
     said(f"{total:,} rows in {len(parts):,} parts, {done:,} rows done")
     if not todo:
         return
@@ -291,8 +294,6 @@ def _translate(todo: list[Part], parts: list[Part], work: _Work, options: Option
             fn_constructor_args=(work,),
             compute=ray.data.ActorPoolStrategy(size=min(n_workers, len(todo))),
             num_cpus=1,
-            max_restarts=-1,
-            max_task_retries=RETRIES,
         )
         try:
             for row in translated.iter_rows():
@@ -312,7 +313,9 @@ def _import_ray(options: Options) -> Any:
     os.environ["RAY_AUTH_MODE"] = "token"  # nobody else may give work to the cluster
     if not options.address:
         os.environ.setdefault("RAY_AUTH_TOKEN", secrets.token_hex(32))
+        os.environ["RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER"] = "0"  # its servers listen on the loopback, as on these systems
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
+    os.environ.setdefault("RAY_BACKEND_LOG_LEVEL", "fatal")  # what goes wrong is raised as well
     os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")
     try:
         import pyarrow.parquet  # noqa: F401
@@ -332,10 +335,11 @@ def _cluster(options: Options) -> Iterator[None]:
         if options.address:
             ray.init(address=options.address, **quiet)
         else:
-            own = {"include_dashboard": False, "_node_ip_address": "127.0.0.1", "object_store_memory": OBJECT_STORE}
+            own = {"include_dashboard": False, "object_store_memory": OBJECT_STORE}
             ray.init(address="local", num_cpus=options.workers or None, **own, **quiet)
     except (ConnectionError, RuntimeError, ValueError) as error:
         raise UserError(f"cannot reach or start the Ray cluster: {error}") from None
+    logging.getLogger("ray.data").setLevel(logging.ERROR)
     context = ray.data.DataContext.get_current()
     context.enable_progress_bars = False
     context.print_on_execution_start = False

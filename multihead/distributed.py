@@ -16,7 +16,7 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
-from multihead.watch import Watch
+from multihead.watch import Watch, connect
 
 Made = TypeVar("Made")
 
@@ -73,7 +73,9 @@ def joined() -> Iterator[Ranks]:
     rank = int(os.environ["RANK"])
     if torch.cuda.is_available():
         torch.cuda.set_device(int(os.environ.get("LOCAL_RANK", "0")))
-    dist.init_process_group("cpu:gloo,cuda:nccl" if torch.cuda.is_available() else "gloo", timeout=PATIENCE)
+    backend = "cpu:gloo,cuda:nccl" if torch.cuda.is_available() else "gloo"
+    store = connect(hosting=rank == 0)
+    dist.init_process_group(backend, store=store, rank=rank, world_size=n_ranks, timeout=PATIENCE)
     watch = Watch(rank, n_ranks)
     try:
         yield Ranks(rank, n_ranks)

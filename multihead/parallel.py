@@ -6,8 +6,9 @@ weight, of its gradient and of its moments; a layer is put together when it is n
 
 import contextlib
 import copy
+import inspect
 from collections.abc import Iterator
-from typing import cast
+from typing import Any, cast
 
 import torch
 from torch import Tensor, nn
@@ -18,6 +19,8 @@ from multihead.distributed import Ranks
 from multihead.loss import linear_smoothed_loss
 from multihead.model import DecoderLayer, Transformer
 from multihead.tokenizer import PAD_ID
+
+_DDP_OPTIONS = inspect.signature(DistributedDataParallel.__init__).parameters
 
 
 class Objective(nn.Module):
@@ -44,7 +47,10 @@ def spread(objective: Objective, parallel: str, ranks: Ranks) -> nn.Module:
         return objective
     if parallel == "fsdp":
         return _in_shards(objective, ranks)
-    return DistributedDataParallel(objective, broadcast_buffers=False, gradient_as_bucket_view=True)
+    # Buffers are the same everywhere, and stay so; the name of this choice depends on the version of torch.
+    choice = "forward_sync_buffers" if "forward_sync_buffers" in _DDP_OPTIONS else "broadcast_buffers"
+    options: dict[str, Any] = {choice: False, "gradient_as_bucket_view": True}
+    return DistributedDataParallel(objective, **options)
 
 
 def trained_model(objective: nn.Module) -> Transformer:
@@ -78,11 +84,11 @@ def summed_later(objective: nn.Module) -> Iterator[None]:
     if isinstance(objective, DistributedDataParallel):
         with objective.no_sync():
             yield
-    elif hasattr(objective, "set_requires_gradient_sync"):
-        objective.set_requires_gradient_sync(False)
+    elif (set_sync := getattr(objective, "set_requires_gradient_sync", None)) is not None:
+        set_sync(False)
         try:
             yield
         finally:
-            objective.set_requires_gradient_sync(True)
+            set_sync(True)
     else:
         yield

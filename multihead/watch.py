@@ -19,10 +19,9 @@ import sys
 import threading
 import time
 from dataclasses import asdict, dataclass
-from datetime import timedelta
 from pathlib import Path
 
-from torch.distributed import PrefixStore, Store, TCPStore
+from torch.distributed import PrefixStore, Store, TCPStore  # type: ignore[attr-defined]  # it exports them unnamed
 
 BEAT = 0.5  # seconds between two signs of life
 SILENCE = 10.0  # seconds after which a rank that gives none is given up
@@ -72,7 +71,7 @@ class Watch:
 
     def __init__(self, rank: int, n_ranks: int) -> None:
         self._rank, self._next = rank, (rank + 1) % n_ranks
-        self._store = _store()
+        self._store = PrefixStore("watch", connect(hosting=False))
         self._over = threading.Event()
         self._thread = threading.Thread(target=self._listen, name="watch", daemon=True)
         self._store.set(f"place {rank}", json.dumps(asdict(Place.here())))
@@ -89,7 +88,12 @@ class Watch:
             self._pronounce(Verdict(self._rank, f"rank {self._rank} failed: {words}"))
 
     def wait_for_verdict(self) -> None:
-        """Somebody was lost: wait until it is known who, which ends this process; come back if nobody was."""
+        """Somebody was lost: wait until it is known who, which ends this process; come back if nobody was.
+
+        torchrun asks everybody to leave as soon as it sees that one has died; but first it is said who.
+        """
+        if threading.current_thread() is threading.main_thread():
+            signal.signal(signal.SIGTERM, signal.SIG_IGN)
         time.sleep(SILENCE + 4 * BEAT)
 
     def _listen(self) -> None:
@@ -154,12 +158,16 @@ class Watch:
         os._exit(1)
 
 
-def _store() -> Store:
-    """A connection of our own to torchrun's store: another one may be busy with waiting."""
+def connect(hosting: bool) -> Store:
+    """A connection to the store of this run, which torchrun hosts, or else the first rank.
+
+    Everybody needs several: one may be busy with waiting. Each time that torchrun starts the processes again they find
+    the store empty, or they would take the addresses of those that have died for their own.
+    """
     attempt = os.environ.get("TORCHELASTIC_RESTART_COUNT", "0")
     host, port = os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"])
-    client = TCPStore(host, port, is_master=False, wait_for_workers=False, timeout=timedelta(seconds=SILENCE))
-    return PrefixStore(f"multihead {attempt}", client)
+    is_host = hosting and os.environ.get("TORCHELASTIC_USE_AGENT_STORE") != "True"
+    return PrefixStore(f"multihead {attempt}", TCPStore(host, port, is_master=is_host, wait_for_workers=False))
 
 
 @functools.cache

@@ -1,6 +1,7 @@
 """A prepared corpus: whole or not there, held-out text kept apart, shards that read back what was written."""
 
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -261,5 +262,6 @@ def test_a_script_without_a_guard_may_prepare_a_large_corpus(tmp_path: Path) -> 
         f"print(corpus.prepare(text, Path({str(tmp_path / 'data')!r}), DataConfig()).train_pairs)\n",
         encoding="utf-8",
     )
-    result = subprocess.run([sys.executable, script], capture_output=True, text=True, check=True, cwd=ROOT)
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    result = subprocess.run([sys.executable, script], capture_output=True, text=True, check=True, env=environment)
     assert result.stdout == "100000\n"

@@ -7,6 +7,7 @@ import pytest
 from typer.testing import CliRunner
 
 from multihead import plan
+from multihead.card import counted_flops
 from multihead.cli import app
 from multihead.config import UserError
 from tests.conftest import QUICK, copy_or_reverse, write_pairs
@@ -34,7 +35,7 @@ def test_a_run_that_cannot_end_is_warned_of(toy_text: tuple[Path, Path]) -> None
 
 def test_the_papers_own_time_comes_out() -> None:
     """Base on 8 P100: 100,000 steps of 0.4 s are 11 hours (§5.2)."""
-    seconds = plan.counted_flops(65_000_000, 100_000 * 25_000) / (plan.USED * 8 * plan.GPUS["P100, as in the paper"])
+    seconds = counted_flops(65_000_000, 100_000 * 25_000) / (plan.USED * 8 * plan.GPUS["P100, as in the paper"])
     assert seconds == pytest.approx(40_000)
 
 
