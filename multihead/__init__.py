@@ -1,6 +1,6 @@
 """Multihead: the Transformer of "Attention Is All You Need" as software that people use."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -26,8 +26,9 @@ def load(name: str | Path, *more: str | Path, engine: str = "auto") -> "Translat
 def train(
     *,
     output: str | Path,
-    source: str | Path | None = None,
-    target: str | Path | None = None,
+    source: "str | Path | Sequence[str | Path] | None" = None,
+    target: "str | Path | Sequence[str | Path] | None" = None,
+    weights: Sequence[float] = (),
     valid_source: str | Path | None = None,
     valid_target: str | Path | None = None,
     data: str | Path | None = None,
@@ -36,8 +37,9 @@ def train(
 ) -> Path:
     """Train a translation model into the folder `output`; called again, it goes on where it stopped.
 
-    The text is `source` and `target`, files in which line n of one translates line n of the other; or `data`, a corpus
-    made by `multihead prepare`; or, with neither, the embedded one. `settings` are fields by their dotted names:
+    The text is `source` and `target`, files in which line n of one translates line n of the other, or lists of such
+    files with `weights`, which say how often the pairs of each come in an epoch; or `data`, a corpus made by
+    `multihead prepare`; or, with neither, the embedded one. `settings` are fields by their dotted names:
     `{"train.steps": 5000}`.
     """
     from multihead.run import Request
@@ -46,10 +48,14 @@ def train(
     def path(name: str | Path | None) -> Path | None:
         return Path(name) if name is not None else None
 
+    def paths(names: "str | Path | Sequence[str | Path] | None") -> "Path | list[Path] | None":
+        return path(names) if names is None or isinstance(names, str | Path) else [Path(name) for name in names]
+
     request = Request(
         output=Path(output),
-        source=path(source),
-        target=path(target),
+        source=paths(source),
+        target=paths(target),
+        weights=weights,
         valid_source=path(valid_source),
         valid_target=path(valid_target),
         data=path(data),

@@ -18,6 +18,7 @@ from torch import Tensor
 
 from multihead.batches import Cursor
 from multihead.config import RunConfig, UserError, from_json, to_json
+from multihead.distributed import in_shards_like
 from multihead.files import appearing_whole, replace_text, replacing, sha256
 from multihead.model import Transformer
 from multihead.tokenizer import SubwordTokenizer
@@ -70,7 +71,7 @@ def load_weights(model: Transformer, weights: Tensors, origin: Path) -> None:
         raise UserError(f"the weights in {origin} do not fit its config.json: see '{wrong[0]}'")
     with torch.no_grad():
         for name, tensor in expected.items():
-            tensor.copy_(weights[name])
+            tensor.copy_(in_shards_like(weights[name], tensor))
 
 
 # Checkpoints

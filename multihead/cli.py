@@ -32,8 +32,14 @@ app = typer.Typer(
     help='The Transformer of "Attention Is All You Need": raw parallel text in, a translation model out.',
 )
 
-Source = Annotated[Path | None, typer.Option(help="Text to translate from; plain, .gz or - for standard input.")]
-Target = Annotated[Path | None, typer.Option(help="Its translation, line by line.")]
+Source = Annotated[
+    list[Path] | None, typer.Option(help="Text to translate from; plain, .gz or - for standard input. May be repeated.")
+]
+Target = Annotated[list[Path] | None, typer.Option(help="Its translation, line by line; one for each --source.")]
+Weight = Annotated[
+    list[float] | None,
+    typer.Option(help="How often the pairs of a --source come in an epoch; one for each, by default 1."),
+]
 Output = Annotated[Path, typer.Option(help="Folder to write; given again, the run in it goes on.")]
 ValidSource = Annotated[Path | None, typer.Option(help="Validation text; without it a slice is held out.")]
 ValidTarget = Annotated[Path | None, typer.Option(help="Its translation.")]
@@ -52,6 +58,7 @@ def train_command(
     output: Output,
     source: Source = None,
     target: Target = None,
+    weight: Weight = None,
     valid_source: ValidSource = None,
     valid_target: ValidTarget = None,
     data: Annotated[Path | None, typer.Option(help="A corpus made by `multihead prepare`, instead of text.")] = None,
@@ -76,8 +83,9 @@ def train_command(
     }
     request = Request(
         output=output,
-        source=source,
-        target=target,
+        source=source or None,
+        target=target or None,
+        weights=weight or (),
         valid_source=valid_source,
         valid_target=valid_target,
         data=data,
@@ -89,9 +97,10 @@ def train_command(
 
 @app.command("prepare")
 def prepare_command(
-    source: Annotated[Path, typer.Option(help="Text to translate from; plain, .gz or - for standard input.")],
-    target: Annotated[Path, typer.Option(help="Its translation, line by line.")],
     output: Annotated[Path, typer.Option(help="Folder to write; `multihead train --data` takes it.")],
+    source: Source = None,
+    target: Target = None,
+    weight: Weight = None,
     valid_source: ValidSource = None,
     valid_target: ValidTarget = None,
     vocab_size: VocabSize = None,
@@ -108,11 +117,13 @@ def prepare_command(
     from multihead.journal import plain_talk
 
     options = {"model.vocab_size": vocab_size, "data.source_lang": source_lang, "data.target_lang": target_lang}
+    if not source or not target:
+        raise ConfigError("--source and --target are needed: the text to prepare, and its translation")
     run_config = configure(corpus.languages_of(source, target), _settings(config, settings, options))
     valid = (valid_source, valid_target) if valid_source and valid_target else None
     if bool(valid_source) != bool(valid_target):
         raise ConfigError("--valid-source and --valid-target go together")
-    text = corpus.from_files(source, target, valid)
+    text = corpus.from_files(source, target, valid, weight or ())
     corpus.prepare(text, output, run_config.data, vocab_size, plain_talk(Console(stderr=True)))
 
 
@@ -372,6 +383,54 @@ def serve_command(
     limits = Limits(characters=characters, waiting=waiting, batch=batch, seconds=seconds)
     options = Options(host=host, port=port, engine=engine, api_keys=api_keys, rate=rate, log=log, limits=limits)
     serve(models, options, _say)
+
+
+@app.command("bulk")
+def bulk_command(
+    model: Model,
+    source: Annotated[Path, typer.Argument(metavar="INPUT", help="A .parquet file, a folder of them, or text.")],
+    output: Annotated[Path, typer.Option(help="Folder for Parquet files; given again, the work in it goes on.")],
+    id_column: Annotated[str, typer.Option(help="Of Parquet; the id of a line of text is its number.")] = "id",
+    text_column: Annotated[str, typer.Option(help="Of Parquet: what is translated.")] = "text",
+    workers: Annotated[int, typer.Option(min=0, help="Cores that translate; 0 for all of the cluster.")] = 0,
+    address: Annotated[str | None, typer.Option(help="A Ray cluster; without it, one on this machine.")] = None,
+    beam: Beam = 4,
+    alpha: Alpha = 0.6,
+    engine: Engine = "auto",
+) -> None:
+    """Translate any amount of text on a Ray cluster: each row once, in order, whoever is killed on the way."""
+    search = search_config(beam=beam, alpha=alpha)
+    check_engine(engine)
+    from multihead.bulk import Options, bulk
+
+    options = Options(
+        search=search,
+        engine=engine,
+        id_column=id_column,
+        text_column=text_column,
+        workers=workers,
+        address=address,
+    )
+    n_rows = bulk(model, source, output, options)
+    _say(f"{n_rows:,} rows are translated in {output}")
+
+
+@app.command("plan")
+def plan_command(
+    source: Annotated[list[Path], typer.Option(help="Text to train on; plain or .gz. May be repeated.")],
+    target: Annotated[list[Path], typer.Option(help="Its translation, line by line; one for each --source.")],
+    output: Annotated[Path, typer.Option(help="Where the run would write.")] = Path("."),
+    preset_name: Annotated[str | None, typer.Option("--preset", help="tiny, small, base, big or table3-...")] = None,
+    steps: Annotated[int, typer.Option(min=1, help="Steps that are measured.")] = 5,
+    settings: Settings = None,
+    config: RunFile = None,
+    as_json: Json = False,
+) -> None:
+    """Say what a training run will need, before it: hours, memory and disk here, and hours on GPUs."""
+    from multihead.plan import plan
+
+    made = plan((source, target), preset_name, _settings(config, settings, {}), output, steps)
+    print(json.dumps(made.figures(), indent=2) if as_json else made.as_text())
 
 
 @app.command("info")

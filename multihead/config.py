@@ -108,7 +108,7 @@ class DataConfig:
     clean: bool = True  # drop copies, duplicates and pairs of very unequal length
     max_ratio: PositiveFloat = 3.0  # longest side / shortest side, in bytes
     max_length: Positive = 256  # tokens of one sentence; longer pairs are dropped
-    batch_tokens: Positive = 25_000  # of source, and as many of target, padding counted
+    batch_tokens: Positive = 25_000  # of source, and as many of target, padding counted; of all processes together
 
     def __post_init__(self) -> None:
         if self.batch_tokens <= self.max_length:
@@ -146,6 +146,7 @@ class TrainConfig:
     seed: Count = 1  # of weights, order and dropout
     precision: Literal["auto", "float32", "bfloat16"] = "auto"  # auto: bfloat16 where the GPU has it
     compile: bool = False  # torch.compile: minutes at the start, faster steps on GPUs
+    parallel: Literal["ddp", "fsdp"] = "ddp"  # under torchrun: each process has the whole model, or a shard of it
     log_every: Positive = 100  # steps
     validate_every: Positive = 1000  # steps
     save_every: Positive = 1000  # steps between the checkpoints that are averaged
@@ -209,7 +210,7 @@ CHANGEABLE = frozenset(
         *("train.steps", "train.minutes", "train.patience"),
         *("train.log_every", "train.validate_every", "train.bleu_sentences"),
         *("train.save_every", "train.save_minutes", "train.keep", "train.average"),
-        *("train.precision", "train.compile"),
+        *("train.precision", "train.compile", "train.parallel"),
     }
 )
 

@@ -5,42 +5,35 @@
 `tokens` holds source and target of every pair, one after the other; row i of `ends` says where its sides end.
 """
 
-import heapq
 import json
+import multiprocessing
+import os
 import re
 from array import array
 from bisect import bisect_right
-from collections.abc import Callable, Iterable, Iterator
-from dataclasses import asdict, dataclass, field
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import asdict, dataclass, field, replace
 from functools import partial
-from itertools import accumulate
+from itertools import accumulate, islice
 from pathlib import Path
-from typing import Self
 
 import numpy as np
 from numpy.typing import NDArray
 
 from multihead import grammar, trees
-from multihead.config import DataConfig, Overrides, UserError, vocab_size_for
+from multihead.config import ConfigError, DataConfig, Overrides, UserError, vocab_size_for
+from multihead.duplicates import Duplicates
 from multihead.files import appearing_whole
-from multihead.text import (
-    Pair,
-    RawPair,
-    Report,
-    chunks,
-    clean,
-    decode_pair,
-    file_size,
-    fingerprint,
-    read_lines,
-    read_pairs,
-)
+from multihead.processes import side_by_side
+from multihead.spool import LARGEST, Segment, Spool
+from multihead.text import Pair, RawPair, Report, chunks, decode_pair, file_size, fingerprint, keep, read_pairs
 from multihead.tokenizer import PLACE, SubwordTokenizer, check_can_be_learned
 
 Ids = NDArray[np.unsignedinteger]
 Talk = Callable[[str], None]
+Files = Path | Sequence[Path]  # one corpus, or several
 
-SHARD = 1_000_000  # pairs in one file
+SHARD = LARGEST  # pairs in one file
 LEARNING_SAMPLE = 1_000_000  # pairs that the tokenizer is learned from, spread evenly over the corpus
 HELD_OUT = 1000  # most pairs taken for validation when the user gives none
 NOT_LANGUAGES = {"gz", "xz", "txt", "tsv", "csv", "raw", "src", "tgt", "ref", "tok", "bpe"}  # ends of file names
@@ -52,21 +45,41 @@ class ParallelText:
     """Raw text to prepare; without `valid` a slice of `train` is held out."""
 
     train: Iterable[RawPair]
+    weight: float = 1.0  # how often its pairs come in an epoch
+    more: Sequence[tuple[Iterable[RawPair], float]] = ()  # further corpora, each with its weight
     valid: Iterable[RawPair] | None = None
     sizes: list[int] = field(default_factory=list)  # of the files, to notice later that a run goes on with other text
     description: str = ""
 
+    def corpora(self) -> list[tuple[Iterable[RawPair], float]]:
+        return [(self.train, self.weight), *self.more]
 
-def from_files(source: Path, target: Path, valid: tuple[Path, Path] | None = None) -> ParallelText:
+
+def from_files(
+    source: Files, target: Files, valid: tuple[Path, Path] | None = None, weights: Sequence[float] = ()
+) -> ParallelText:
     """Files as they are named on the command line; a missing one is refused before anything is read."""
-    files = [source, target, *(valid or ())]
+    sources, targets = each(source), each(target)
+    if len(sources) != len(targets) or len(weights) not in (0, len(sources)):
+        raise ConfigError("every --source needs a --target, and a --weight if any of them has one")
+    if not all(weight > 0 for weight in weights):
+        raise ConfigError("a --weight is larger than 0: 3 for pairs that come three times in an epoch")
+    files = [*sources, *targets, *(valid or ())]
     if [str(file) for file in files].count("-") > 1:
         raise UserError("standard input (-) can stand for one file, not for two")
+    corpora = zip(map(read_pairs, sources, targets), weights or [1.0] * len(sources), strict=True)
+    (train, weight), *more = corpora
     return ParallelText(
-        train=read_pairs(source, target),
+        train=train,
+        weight=weight,
+        more=more,
         valid=read_pairs(*valid) if valid else None,
         sizes=[file_size(file) for file in files],
     )
+
+
+def each(files: Files) -> list[Path]:
+    return [files] if isinstance(files, Path) else list(files)
 
 
 def embedded() -> ParallelText:
@@ -82,9 +95,9 @@ def embedded() -> ParallelText:
     )
 
 
-def languages_of(source: Path, target: Path) -> Overrides:
-    """What the files' names say of their languages: a.en.gz is English."""
-    found = [re.search(r"\.([a-z]{2,3})(?:\.gz)?$", path.name) for path in (source, target)]
+def languages_of(source: Files, target: Files) -> Overrides:
+    """What the names of the (first) files say of their languages: a.en.gz is English."""
+    found = [re.search(r"\.([a-z]{2,3})(?:\.gz)?$", each(files)[0].name) for files in (source, target)]
     codes = [match[1] if match and match[1] not in NOT_LANGUAGES else "" for match in found]
     return {"data.source_lang": codes[0], "data.target_lang": codes[1]}
 
@@ -93,6 +106,15 @@ EMBEDDED_LANGUAGES: Overrides = {"data.source_lang": "en", "data.target_lang": "
 
 
 # Preparing
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Part:
+    """One of the corpora that a prepared folder holds, one after the other."""
+
+    pairs: int
+    target_tokens: int  # with the end symbols
+    weight: float  # how often its pairs come in an epoch
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -109,11 +131,19 @@ class Summary:
     cleaning: dict[str, int]
     file_sizes: list[int]
     description: str
+    parts: list[Part] = field(default_factory=list)
+
+    def is_of(self, text: ParallelText) -> bool:
+        """Whether it seems to come from this text, with these weights."""
+        weights = [part.weight for part in self.parts]
+        return self.file_sizes == text.sizes and weights in ([], [weight for _, weight in text.corpora()])
 
     def lines(self) -> list[str]:
+        weighted = [f"{part.pairs:,} pairs with weight {part.weight:g}" for part in self.parts if len(self.parts) > 1]
         return [
             f"{self.train_pairs:,} pairs to train on, {self.valid_pairs:,} to validate with, "
-            f"{self.vocab_size:,} pieces in the vocabulary"
+            f"{self.vocab_size:,} pieces in the vocabulary",
+            *([f"of {len(weighted)} corpora: {', '.join(weighted)}"] if weighted else []),
         ]
 
 
@@ -124,31 +154,34 @@ def prepare(
     vocab_size: int | None = None,
     talk: Talk = lambda line: None,
 ) -> Summary:
-    """Clean `text`, learn the tokenizer and write `folder`, which appears whole or not at all."""
+    """Clean `text`, learn the tokenizer and write `folder`, which appears whole or not at all.
+
+    A process for each core works on it once the text is large, and no step holds more than some millions of pairs.
+    """
     if folder.exists() and not (folder.is_dir() and not any(folder.iterdir())):
         raise UserError(f"{folder} is there already and is not empty: choose another folder, or remove it")
     check_can_be_learned(config.tokenizer)
     report = Report()
     with appearing_whole(folder) as aside:
-        spool = _Spool(aside / "clean.txt")
-        held_out = _clean_into(spool, text, config, report)
-        tokenizer = _learn_tokenizer(spool, report.kept, config, vocab_size)
-        (aside / "tokenizer.json").write_text(tokenizer.to_json(), encoding="utf-8")
-        with _Encoder(aside, tokenizer, config) as encoder:
-            encoder.add(spool.read(), report, held_out)
-            encoder.add_valid(text.valid or ())
-        spool.delete()
+        with Spool(aside / "clean") as spool:
+            held_out = _clean_into(spool, text, config, report)
+            tokenizer = _learn_tokenizer(spool, report.kept, config, vocab_size)
+            (aside / "tokenizer.json").write_text(tokenizer.to_json(), encoding="utf-8")
+            encoder = _Encoder(folder=aside, config=config, held_out=held_out)
+            parts = _encode(encoder, spool, report, [weight for _, weight in text.corpora()])
+        n_valid = encoder.add_valid(text.valid or (), tokenizer, len(spool.segments))
         summary = Summary(
             source_lang=config.source_lang,
             target_lang=config.target_lang,
             tokenizer=config.tokenizer,
             vocab_size=tokenizer.vocab_size,
             max_length=config.max_length,
-            train_pairs=encoder.train.n_pairs,
-            valid_pairs=encoder.valid.n_pairs,
+            train_pairs=sum(part.pairs for part in parts),
+            valid_pairs=n_valid + report.kept - sum(part.pairs for part in parts),
             cleaning={"read": report.read, "kept": report.kept, **report.dropped},
             file_sizes=text.sizes,
             description=text.description,
+            parts=parts,
         )
         _refuse_empty(summary)
         (aside / "corpus.json").write_text(json.dumps(asdict(summary), indent=2) + "\n", encoding="utf-8")
@@ -157,12 +190,18 @@ def prepare(
     return summary
 
 
-def _clean_into(spool: "_Spool", text: ParallelText, config: DataConfig, report: Report) -> set[int]:
+def _clean_into(spool: Spool, text: ParallelText, config: DataConfig, report: Report) -> set[int]:
     """Write what passes the rules; returns the fingerprints of the sources to hold out for validation."""
     smallest = _SmallestFingerprints(HELD_OUT if text.valid is None else 0)
-    for chunk in clean(text.train, config, report):
-        spool.write(chunk)
-        smallest.add(source for source, _ in chunk)
+    duplicates = Duplicates(spool.folder)
+    for number, (pairs, _) in enumerate(text.corpora()):
+        for kept in side_by_side(partial(keep, config=config), chunks(pairs), few=4):
+            report.add(kept)
+            spool.write(kept.text, len(kept.fingerprints), number)
+            smallest.add(kept.source_fingerprints)
+            if config.clean:
+                duplicates.add(kept.fingerprints)
+    report.drop("duplicate", duplicates.write(spool.repeated))
     if not report.kept:
         raise UserError("; ".join(["nothing is left to train on", *report.lines()]))
     return smallest.at_most(max(1, report.kept // HELD_OUT_SHARE))
@@ -174,25 +213,6 @@ def _refuse_empty(summary: Summary) -> None:
             raise UserError(f"no pair is left to {purpose}: the text is too small, or every line is too long")
 
 
-class _Spool:
-    """Cleaned pairs on disk, source and target on alternate lines: the raw text may be a pipe, and is read once."""
-
-    def __init__(self, path: Path) -> None:
-        self._path = path
-        self._path.touch()
-
-    def write(self, pairs: Iterable[Pair]) -> None:
-        with self._path.open("ab") as file:
-            file.writelines(f"{source}\n{target}\n".encode() for source, target in pairs)
-
-    def read(self) -> Iterator[Pair]:
-        lines = (line.decode() for line in read_lines(self._path))
-        return zip(lines, lines, strict=True)
-
-    def delete(self) -> None:
-        self._path.unlink()
-
-
 class _SmallestFingerprints:
     """The sources with the smallest fingerprints: a fair sample that depends on the text alone, not on its order.
 
@@ -201,22 +221,20 @@ class _SmallestFingerprints:
 
     def __init__(self, most: int) -> None:
         self._most = most
-        self._smallest: set[int] = set()
-        self._bound = 1 << 64
+        self._smallest = np.zeros(0, dtype=np.uint64)  # rising
 
-    def add(self, sources: Iterable[str]) -> None:
-        self._smallest.update(value for value in map(fingerprint, sources) if value < self._bound)
-        if len(self._smallest) > self._most:
-            self._smallest = set(heapq.nsmallest(self._most, self._smallest))
-            self._bound = max(self._smallest, default=0)
+    def add(self, sources: NDArray[np.uint64]) -> None:
+        if self._most and len(self._smallest) == self._most:
+            sources = sources[sources < self._smallest[-1]]
+        self._smallest = np.union1d(self._smallest, sources)[: self._most]
 
     def at_most(self, n_sources: int) -> set[int]:
-        return set(heapq.nsmallest(n_sources, self._smallest))
+        return set(self._smallest[:n_sources].tolist())
 
 
-def _learn_tokenizer(spool: _Spool, n_pairs: int, config: DataConfig, vocab_size: int | None) -> SubwordTokenizer:
-    every = -(-n_pairs // LEARNING_SAMPLE)
-    sides = (side for at, pair in enumerate(spool.read()) if at % every == 0 for side in pair)
+def _learn_tokenizer(spool: Spool, n_pairs: int, config: DataConfig, vocab_size: int | None) -> SubwordTokenizer:
+    from_each = -(-LEARNING_SAMPLE // len(spool.segments))
+    sides = (side for segment in spool.segments for pair in islice(spool.read(segment), from_each) for side in pair)
     texts = map(trees.words_of, sides) if config.tree else sides
     tokenizer = SubwordTokenizer.learn(texts, vocab_size or vocab_size_for(n_pairs), config.tokenizer)
     if vocab_size and tokenizer.vocab_size < vocab_size:
@@ -227,59 +245,88 @@ def _learn_tokenizer(spool: _Spool, n_pairs: int, config: DataConfig, vocab_size
     return tokenizer
 
 
+def _encode(encoder: "_Encoder", spool: Spool, report: Report, weights: list[float]) -> list[Part]:
+    """Write the shards of train and of what is held out; what the corpora have come to."""
+    parts = [Part(pairs=0, target_tokens=0, weight=weight) for weight in weights]
+    all_encoded = side_by_side(partial(encoder.encode, spool), spool.segments, few=1)
+    for segment, encoded in zip(spool.segments, all_encoded, strict=True):
+        part = parts[segment.corpus]
+        parts[segment.corpus] = replace(
+            part, pairs=part.pairs + encoded.n_pairs, target_tokens=part.target_tokens + encoded.target_tokens
+        )
+        report.drop("too_long", encoded.too_long)
+    return parts
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Encoded:
+    """What has become of a segment."""
+
+    n_pairs: int
+    target_tokens: int
+    too_long: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class _Encoder:
     """Encodes pairs into the shards of train and valid; what has a side of over `max_length` tokens is left out."""
 
-    def __init__(self, folder: Path, tokenizer: SubwordTokenizer, config: DataConfig) -> None:
-        self._tokenizer, self._max_length, self._has_trees = tokenizer, config.max_length, config.tree
-        largest = PLACE * (config.max_length + 1) if config.tree else tokenizer.vocab_size
-        self.train = ShardWriter(folder, "train", largest)
-        self.valid = ShardWriter(folder, "valid", largest)
+    folder: Path
+    config: DataConfig
+    held_out: set[int]
 
-    def add(self, pairs: Iterable[Pair], report: Report, held_out: set[int]) -> None:
-        """Training pairs, but for those whose source is held out."""
-        for source, ids in self._encode(pairs):
-            if max(map(len, ids)) > self._max_length:
-                report.dropped["too_long"] += 1
-                report.kept -= 1
+    def encode(self, spool: Spool, segment: Segment) -> _Encoded:
+        """Training pairs, but for those whose source is held out: a shard for a segment."""
+        if multiprocessing.parent_process():
+            os.environ["TOKENIZERS_PARALLELISM"] = "false"  # every core has a process of its own
+        tokenizer = SubwordTokenizer.load(self.folder / "tokenizer.json")
+        train, valid = (self._writer(split, tokenizer, segment.number) for split in ("train", "valid"))
+        too_long = 0
+        for source, ids in _ids(spool.read(segment), tokenizer, self.config.tree):
+            if max(map(len, ids)) > self.config.max_length:
+                too_long += 1
             else:
-                (self.valid if fingerprint(source) in held_out else self.train).add(*ids)
+                (valid if fingerprint(source) in self.held_out else train).add(*ids)
+        for writer in (train, valid):
+            writer.flush()
+        return _Encoded(n_pairs=train.n_pairs, target_tokens=train.target_tokens, too_long=too_long)
 
-    def add_valid(self, pairs: Iterable[RawPair]) -> None:
-        """Validation pairs as they are, so long as they can be read."""
+    def add_valid(self, pairs: Iterable[RawPair], tokenizer: SubwordTokenizer, number: int) -> int:
+        """Validation pairs as they are, so long as they can be read; how many there are."""
+        valid = self._writer("valid", tokenizer, number)
         readable = (pair for pair, broken in (decode_pair(*raw) for raw in pairs) if not broken)
-        for _, ids in self._encode(readable):
-            if max(map(len, ids)) <= self._max_length:
-                self.valid.add(*ids)
+        for _, ids in _ids(readable, tokenizer, self.config.tree):
+            if max(map(len, ids)) <= self.config.max_length:
+                valid.add(*ids)
+        valid.flush()
+        return valid.n_pairs
 
-    def _encode(self, pairs: Iterable[Pair]) -> Iterator[tuple[str, tuple[list[int], list[int]]]]:
-        for chunk in chunks(pairs):
-            sources, targets = zip(*chunk, strict=True)
-            encode = partial(trees.encode, self._tokenizer) if self._has_trees else self._tokenizer.encode_batch
-            yield from zip(
-                sources, zip(encode(sources), self._tokenizer.encode_batch(targets), strict=True), strict=True
-            )
+    def _writer(self, split: str, tokenizer: SubwordTokenizer, number: int) -> "ShardWriter":
+        largest = PLACE * (self.config.max_length + 1) if self.config.tree else tokenizer.vocab_size
+        return ShardWriter(self.folder, split, largest, number)
 
-    def __enter__(self) -> Self:
-        return self
 
-    def __exit__(self, kind: object, *_: object) -> None:
-        if kind is None:
-            self.train.flush()
-            self.valid.flush()
+def _ids(
+    pairs: Iterable[Pair], tokenizer: SubwordTokenizer, has_trees: bool
+) -> Iterator[tuple[str, tuple[list[int], list[int]]]]:
+    """The source of each pair, and the ids of both sides."""
+    encode = partial(trees.encode, tokenizer) if has_trees else tokenizer.encode_batch
+    for chunk in chunks(pairs):
+        sources, targets = zip(*chunk, strict=True)
+        yield from zip(sources, zip(encode(sources), tokenizer.encode_batch(targets), strict=True), strict=True)
 
 
 # Shards
 
 
 class ShardWriter:
-    """Writes pairs of ids, SHARD of them to a file."""
+    """Writes pairs of ids, SHARD of them to a file, the first of which has this number."""
 
-    def __init__(self, folder: Path, split: str, largest: int) -> None:
+    def __init__(self, folder: Path, split: str, largest: int, number: int = 0) -> None:
         self._prefix = f"{folder / split}-"
         self._typecode = "H" if largest <= 1 << 16 else "I"  # 2 or 4 bytes a token
-        self._n_shards = 0
-        self.n_pairs = 0
+        self._number = number
+        self.n_pairs = self.target_tokens = 0
         self._clear()
 
     def _clear(self) -> None:
@@ -290,6 +337,7 @@ class ShardWriter:
             self._tokens.extend(side)
             self._ends.append(len(self._tokens))
         self.n_pairs += 1
+        self.target_tokens += len(target) + 1
         if self.n_pairs % SHARD == 0:
             self.flush()
 
@@ -297,10 +345,10 @@ class ShardWriter:
         """Write what is left; the last call of all."""
         if not self._ends:
             return
-        name = f"{self._prefix}{self._n_shards:05}"
+        name = f"{self._prefix}{self._number:05}"
         np.save(f"{name}.tokens.npy", np.asarray(self._tokens))
         np.save(f"{name}.ends.npy", np.asarray(self._ends).reshape(-1, 2))
-        self._n_shards += 1
+        self._number += 1
         self._clear()
 
 
@@ -312,6 +360,8 @@ class Shards:
         self._ends = [np.load(name, mmap_mode="r") for name in names]
         self._tokens = [np.load(str(name).replace(".ends.", ".tokens."), mmap_mode="r") for name in names]
         self._starts = list(accumulate((len(ends) for ends in self._ends), initial=0))
+        is_described = split == "train" and (folder / "corpus.json").exists()
+        self.parts = read_summary(folder).parts if is_described else []
 
     def __len__(self) -> int:
         return self._starts[-1]
@@ -323,18 +373,32 @@ class Shards:
         start = ends[row - 1, 1] if row else 0
         return tokens[start : ends[row, 0]], tokens[ends[row, 0] : ends[row, 1]]
 
-    def lengths(self) -> NDArray[np.int32]:
-        """Tokens of source and of target for every pair, without control symbols: N 2."""
-        found = [np.diff(ends.ravel(), prepend=0).reshape(-1, 2).astype(np.int32) for ends in self._ends]
-        return np.concatenate(found) if found else np.zeros((0, 2), dtype=np.int32)
+    def target_tokens(self) -> int:
+        """Of an epoch, with the end symbols."""
+        if self.parts:
+            return round(sum(part.weight * part.target_tokens for part in self.parts))
+        return int(self.lengths()[:, 1].sum()) + len(self)
+
+    def lengths(self, first: int = 0, end: int | None = None) -> NDArray[np.int32]:
+        """Tokens of source and of target for every pair of a range, without control symbols: N 2."""
+        end = len(self) if end is None else end
+        found = [np.zeros((0, 2), dtype=np.int32)]
+        for start, ends in zip(self._starts, self._ends, strict=False):
+            low, high = max(0, first - start), min(len(ends), end - start)
+            if low < high:
+                before = ends[low - 1, 1] if low else 0
+                found.append(np.diff(ends[low:high].ravel(), prepend=before).reshape(-1, 2).astype(np.int32))
+        return np.concatenate(found)
 
 
 def read_summary(folder: Path) -> Summary:
     """What is in a prepared folder, or in words why it is none."""
     path = folder / "corpus.json"
     try:
-        return Summary(**json.loads(path.read_text(encoding="utf-8")))
+        document = json.loads(path.read_text(encoding="utf-8"))
+        parts = [Part(**part) for part in document.pop("parts", [])]
+        return Summary(**document, parts=parts)
     except FileNotFoundError:
         raise UserError(f"{folder} is not a prepared corpus: make one with `multihead prepare`") from None
-    except (OSError, ValueError, TypeError) as error:
+    except (OSError, ValueError, TypeError, AttributeError) as error:
         raise UserError(f"cannot read {path}: {error}") from None

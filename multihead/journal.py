@@ -91,6 +91,28 @@ class Journal:
         draw_curves(read_log(self._folder), self._folder / PICTURE)
 
 
+class Silence:
+    """The journal of every process but the first: nothing is said twice."""
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        pass
+
+    def say(self, line: str) -> None:
+        pass
+
+    def record(self, step: int, figures: Figures, seconds_left: float | None = None) -> None:
+        pass
+
+    def progress(self, step: int, share: float) -> None:
+        pass
+
+    def draw(self) -> None:
+        pass
+
+
 def plain_talk(console: Console) -> Callable[[str], None]:
     """A function that prints a line as it is: no colours guessed, no text of the user's taken for markup."""
     return partial(console.print, highlight=False, markup=False, soft_wrap=True)

@@ -14,6 +14,7 @@ from torch import Tensor, nn
 from torch.optim import Optimizer
 
 from multihead.config import TrainConfig
+from multihead.distributed import in_shards_like, whole
 from multihead.model import Transformer
 
 ADAM_LIKE = 0.2  # RMS of an update of Adam, about: with it one rate serves both (Liu et al., 2025)
@@ -39,7 +40,7 @@ def matrices_of(model: Transformer) -> list[nn.Parameter]:
 
 
 class Muon(Optimizer):
-    """Momentum, orthogonalised; matrices of one shape are moved together."""
+    """Momentum, orthogonalised; matrices of one shape are moved together, and one in shards is put together first."""
 
     def __init__(self, matrices: Iterable[nn.Parameter], momentum: float = 0.95) -> None:
         super().__init__(matrices, {"lr": 0.0, "momentum": momentum})
@@ -52,10 +53,11 @@ class Muon(Optimizer):
                 if matrix.grad is not None:
                     by_shape.setdefault(matrix.shape, []).append(matrix)
             for shape, matrices in by_shape.items():
-                updates = orthogonal(torch.stack([self._direction(matrix, group["momentum"]) for matrix in matrices]))
+                directions = [whole(self._direction(matrix, group["momentum"])) for matrix in matrices]
+                updates = orthogonal(torch.stack(directions))
                 size = group["lr"] * ADAM_LIKE * math.sqrt(max(shape))
                 for matrix, update in zip(matrices, updates, strict=True):
-                    matrix.sub_(update, alpha=size)
+                    matrix.sub_(in_shards_like(update, matrix), alpha=size)
 
     def _direction(self, matrix: nn.Parameter, momentum: float) -> Tensor:
         """The mean of the gradients so far, seen from where it leads (Nesterov)."""

@@ -9,23 +9,24 @@ import math
 import signal
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
 from filelock import FileLock, Timeout
 from rich.console import Console
 
-from multihead import checkpoint, config, corpus, shortlist
+from multihead import checkpoint, config, corpus, distributed, shortlist
 from multihead.augment import other_forms
 from multihead.card import write_card
 from multihead.config import ConfigError, Overrides, RunConfig, SearchConfig, UserError, configure
-from multihead.corpus import ParallelText, Summary, Talk
+from multihead.corpus import Files, ParallelText, Summary, Talk
 from multihead.cost import counted_flops
 from multihead.devices import matmul_flops, pick_device
+from multihead.distributed import Ranks
 from multihead.files import replace_text
 from multihead.interop import where_to
-from multihead.journal import Figures, Journal, plain_talk
+from multihead.journal import Figures, Journal, Silence, plain_talk
 from multihead.metrics import scores
 from multihead.model import count_parameters
 from multihead.tokenizer import SubwordTokenizer
@@ -35,6 +36,7 @@ MAX_SKIPPED = 10  # steps in a row without a usable gradient, after which a run 
 N_EXAMPLES = 4  # validation sentences shown at the end
 USED_CAPACITY = 0.4  # of the machine's, by a small model in training
 N_SCORED = 1024  # validation sentences that score a published model
+LONG_RUN = 14 * 86_400  # seconds; who starts a longer one is warned
 MODEL_VOCAB = "model.vocab_size"
 
 
@@ -43,8 +45,9 @@ class Request:
     """What a user asks for. Without `source` and `data` the embedded corpus is taken."""
 
     output: Path
-    source: Path | None = None
-    target: Path | None = None
+    source: Files | None = None  # one corpus, or several
+    target: Files | None = None
+    weights: Sequence[float] = ()  # how often the pairs of each corpus come in an epoch; once, if nothing is said
     valid_source: Path | None = None
     valid_target: Path | None = None
     data: Path | None = None  # a corpus that `multihead prepare` made
@@ -63,7 +66,7 @@ class Request:
     def text(self) -> ParallelText:
         if self.source and self.target:
             valid = (self.valid_source, self.valid_target) if self.valid_source and self.valid_target else None
-            return corpus.from_files(self.source, self.target, valid)
+            return corpus.from_files(self.source, self.target, valid, self.weights)
         return corpus.embedded()
 
     def languages(self) -> Overrides:
@@ -73,29 +76,46 @@ class Request:
 
 
 def train(request: Request, console: Console | None = None) -> Path:
-    """Train into `request.output` and return it; called again, go on where the run stopped."""
+    """Train into `request.output` and return it; called again, go on where the run stopped.
+
+    Under torchrun every process calls it. The first one prepares, validates and writes; all of them have to see the
+    folder that it writes into.
+    """
     started = time.monotonic()
-    console = console or Console(stderr=True)
-    talk = plain_talk(console)
-    with _only_writer(request.output):
-        run_config, data = _take_up(request) or _begin(request, talk)
-        tokenizer = SubwordTokenizer.load(data / "tokenizer.json")
-        trainer = Trainer(run_config, data, tokenizer)
-        trainer.state.seconds = time.monotonic() - started
-        checkpoints = request.output / "checkpoints"
-        checkpoint.sweep(checkpoints)
-        if saved := checkpoint.latest(checkpoints, talk):
-            trainer.restore(saved, checkpoints)
-            talk(f"going on from step {trainer.state.step:,}")
-        talk(
-            f"{count_parameters(trainer.model) / 1e6:.1f} million parameters, {len(trainer.train_shards):,} pairs, "
-            f"{trainer.device.type}"
-        )
-        talk(f"this shape {where_to(run_config.model)}")
-        with Journal(request.output, console, after_step=trainer.state.step) as journal:
-            reason = Run(trainer, journal, request.output).until_finished()
-            journal.say(f"stopped at step {trainer.state.step:,}: {reason}")
+    with distributed.joined() as ranks:
+        console = (console or Console(stderr=True)) if ranks.is_first else Console(quiet=True)
+        with _only_writer(request.output) if ranks.is_first else contextlib.nullcontext():
+            trainer = _make_trainer(request, ranks, plain_talk(console), started)
+            with _journal(request.output, console, trainer) as journal:
+                reason = Run(trainer, journal, request.output).until_finished()
+                journal.say(f"stopped at step {trainer.state.step:,}: {reason}")
     return request.output
+
+
+def _make_trainer(request: Request, ranks: Ranks, talk: Talk, started: float) -> Trainer:
+    """A trainer that stands where the run stopped, or at its beginning."""
+    run_config, data = ranks.from_first(lambda: _take_up(request) or _begin(request, talk, ranks.n_ranks))
+    trainer = Trainer(run_config, data, SubwordTokenizer.load(data / "tokenizer.json"), ranks)
+    trainer.state.seconds = ranks.from_first(lambda: time.monotonic() - started)
+    if saved := ranks.from_first(lambda: _newest_checkpoint(request.output, talk)):
+        trainer.restore(checkpoint.load(saved), saved)
+        talk(f"going on from step {trainer.state.step:,}")
+    processes = "" if ranks.n_ranks == 1 else f", {ranks.n_ranks} processes ({run_config.train.parallel})"
+    talk(
+        f"{count_parameters(trainer.trained) / 1e6:.1f} million parameters, {len(trainer.train_shards):,} pairs, "
+        f"{trainer.device.type}{processes}"
+    )
+    talk(f"this shape {where_to(run_config.model)}")
+    return trainer
+
+
+def _newest_checkpoint(output: Path, talk: Talk) -> Path | None:
+    checkpoint.sweep(output / "checkpoints")
+    return checkpoint.newest_intact(output / "checkpoints", talk)
+
+
+def _journal(output: Path, console: Console, trainer: Trainer) -> Journal | Silence:
+    return Journal(output, console, after_step=trainer.state.step) if trainer.ranks.is_first else Silence()
 
 
 @contextlib.contextmanager
@@ -126,7 +146,7 @@ def _take_up(request: Request) -> tuple[RunConfig, Path] | None:
                 f"the run in {request.output} has {name}={was[name]}, not {now[name]}: choose another --output"
             )
     summary = corpus.read_summary(data)
-    if request.source and summary.file_sizes != request.text().sizes:
+    if request.source and not summary.is_of(request.text()):
         raise UserError(f"the run in {request.output} was begun with other text: choose another --output")
     if asked != stored:
         provenance = checkpoint.read_provenance(request.output)
@@ -134,7 +154,7 @@ def _take_up(request: Request) -> tuple[RunConfig, Path] | None:
     return asked, data
 
 
-def _begin(request: Request, talk: Talk) -> tuple[RunConfig, Path]:
+def _begin(request: Request, talk: Talk, n_processes: int) -> tuple[RunConfig, Path]:
     """Prepare the text, and settle what was left open: the preset and the size of the vocabulary."""
     # A wrong setting is refused before an hour is spent on the text.
     asked = configure(config.preset(request.preset) if request.preset else {}, request.languages(), request.settings)
@@ -156,7 +176,7 @@ def _begin(request: Request, talk: Talk) -> tuple[RunConfig, Path]:
     else:
         name, why = config.preset_for(summary.train_pairs)
         planned = configure(config.preset(name), request.settings, settled)
-        epochs = _expected_epochs(planned, corpus.Shards(data, "train"))
+        epochs = _expected_epochs(planned, corpus.Shards(data, "train"), n_processes)
         dropout = config.dropout_for(summary.train_pairs, epochs)
         fitting = {**config.preset(name), "model.dropout": dropout}
         talk(f"{summary.train_pairs:,} pairs: preset {name}; {why} (--preset takes another)")
@@ -167,13 +187,13 @@ def _begin(request: Request, talk: Talk) -> tuple[RunConfig, Path]:
     return final, data
 
 
-def _expected_epochs(planned: RunConfig, pairs: corpus.Shards) -> float:
+def _expected_epochs(planned: RunConfig, pairs: corpus.Shards, n_processes: int) -> float:
     """How often the run will see each pair, by the limit that is nearer; time is counted by what the machine can do."""
-    train, n_tokens = planned.train, int(pairs.lengths()[:, 1].sum()) + len(pairs)
+    train, n_tokens = planned.train, pairs.target_tokens()
     by_steps = train.steps * train.accumulate * planned.data.batch_tokens / n_tokens
     if not train.minutes:
         return by_steps
-    capacity = USED_CAPACITY * matmul_flops(pick_device())
+    capacity = USED_CAPACITY * n_processes * matmul_flops(pick_device())
     return min(by_steps, training_seconds(train) * capacity / counted_flops(planned.model, n_tokens))
 
 
@@ -194,7 +214,7 @@ def _prepare(request: Request, asked: RunConfig, data: Path, talk: Talk) -> Summ
         talk(text.description)
     if (data / "corpus.json").exists():  # the run was cut off between preparing and training
         summary = corpus.read_summary(data)
-        if (summary.file_sizes, summary.tokenizer) == (text.sizes, asked.data.tokenizer):
+        if summary.is_of(text) and summary.tokenizer == asked.data.tokenizer:
             return summary
     vocab_size = asked.model.vocab_size if MODEL_VOCAB in request.settings else None
     return corpus.prepare(text, data, asked.data, vocab_size, talk)
@@ -204,32 +224,40 @@ def _prepare(request: Request, asked: RunConfig, data: Path, talk: Talk) -> Summ
 
 
 class Run:
-    """A trainer, told when to log, validate, save and stop."""
+    """A trainer, told when to log, validate, save and stop.
 
-    def __init__(self, trainer: Trainer, journal: Journal, output: Path) -> None:
-        self.trainer, self.journal, self.output = trainer, journal, output
+    Of several processes each has a run, and all decide alike: by the step, by the clock of the first one, by a signal
+    to any of them.
+    """
+
+    def __init__(self, trainer: Trainer, journal: Journal | Silence, output: Path) -> None:
+        self.trainer, self.journal, self.output, self.ranks = trainer, journal, output, trainer.ranks
         self.config = trainer.config.train
         self.checkpoints = output / "checkpoints"
         self._started = time.monotonic() - trainer.state.seconds
         self._first_step, self._first_seconds = trainer.state.step, trainer.state.seconds
-        self._saved_at = time.monotonic()
+        self._saved_seconds = trainer.state.seconds
         self._validated_step = -1
+        self._warned = False
+        self._signal = 0  # that some process was asked to stop with
 
     def until_finished(self) -> str:
         """Train until the run is complete or a signal asks to leave; returns why it stopped."""
         self.trainer.meter = Meter()
-        with _signals() as asked_to_stop:
+        with _signals(insisting=self.ranks.n_ranks == 1) as received:
             while not (reason := self._complete()):
-                if asked_to_stop:
+                if self._signal:
                     self._save()
-                    return f"{asked_to_stop[0]}; run the same command again to go on"
-                self._step()
-        if checkpoint.published_step(self.output) == self.trainer.state.step:
+                    asked = signal.Signals(self._signal).name
+                    return f"asked to stop ({asked}); run the same command again to go on"
+                self._step(received)
+        if self.ranks.from_first(lambda: checkpoint.published_step(self.output)) == self.trainer.state.step:
             return f"{reason}; raise --steps or --minutes to go on"
         if self._validated_step != self.trainer.state.step:
             self._validate(bleu_sentences=0)  # what is published is translated and scored right after
         self._save()
-        self._publish()
+        if self.ranks.is_first:
+            self._publish()
         return reason
 
     def _complete(self) -> str:
@@ -243,10 +271,10 @@ class Run:
             return f"no better validation loss than at step {state.best_step:,}"
         return ""
 
-    def _step(self) -> None:
+    def _step(self, received: list[int]) -> None:
         trainer, state = self.trainer, self.trainer.state
         trainer.step()
-        state.seconds = time.monotonic() - self._started
+        self._agree(received)
         if trainer.skipped_in_a_row >= MAX_SKIPPED:
             raise UserError(
                 f"the gradient was infinite or undefined for {MAX_SKIPPED} steps in a row, up to step {state.step:,}: "
@@ -256,9 +284,15 @@ class Run:
         if state.step % self.config.log_every == 0:
             self._log()
         better = state.step % self.config.validate_every == 0 and self._validate(self.config.bleu_sentences)
-        late = time.monotonic() - self._saved_at > 60 * self.config.save_minutes
+        late = state.seconds - self._saved_seconds > 60 * self.config.save_minutes
         if better or late or state.step % self.config.save_every == 0:
             self._save()
+
+    def _agree(self, received: list[int]) -> None:
+        """The clock of the first process is that of all, and a signal to one is a signal to all."""
+        seconds = time.monotonic() - self._started if self.ranks.is_first else 0.0
+        number, self.trainer.state.seconds = self.ranks.max(received[0] if received else 0, seconds)
+        self._signal = int(number)
 
     def _seconds_left(self) -> float:
         state = self.trainer.state
@@ -269,8 +303,15 @@ class Run:
 
     def _log(self) -> None:
         trainer = self.trainer
-        figures = {**trainer.meter.figures(), "learning_rate": trainer.rate, "skipped": trainer.state.skipped}
-        self._record(figures, self._seconds_left())
+        figures = {**trainer.figures(), "learning_rate": trainer.rate, "skipped": trainer.state.skipped}
+        left = self._seconds_left()
+        self._record(figures, left)
+        if left > LONG_RUN and not self._warned:
+            self._warned = True
+            self.journal.say(
+                f"warning: at this pace the run takes {left / 86_400:,.0f} more days: "
+                "`multihead plan` says what it needs, and --minutes sets a limit"
+            )
         trainer.meter = Meter()
 
     def _record(self, figures: Figures, seconds_left: float | None = None) -> None:
@@ -280,7 +321,8 @@ class Run:
     def _validate(self, bleu_sentences: int) -> bool:
         """Validate and say so; True if it is the best so far."""
         began = time.perf_counter()
-        figures = self.trainer.validate(bleu_sentences)
+        self.trainer.collect()
+        figures = self.ranks.from_first(lambda: self.trainer.validate(bleu_sentences))
         self._record(figures)
         self.journal.draw()
         self._validated_step = self.trainer.state.step
@@ -290,12 +332,18 @@ class Run:
     def _save(self) -> None:
         state = self.trainer.state
         began = time.perf_counter()
+        saved = self.trainer.checkpoint()
+        if self.ranks.is_first:
+            self._write(saved)
+        self._saved_seconds = state.seconds
+        self.trainer.meter.since += time.perf_counter() - began
+
+    def _write(self, saved: checkpoint.Checkpoint) -> None:
+        state = saved.state
         if state.step not in checkpoint.saved_steps(self.checkpoints) or self._complete():
-            checkpoint.save(self.checkpoints, self.trainer.checkpoint())
+            checkpoint.save(self.checkpoints, saved)
         regular = self._regular_steps()[-self.config.keep :]
         checkpoint.prune(self.checkpoints, {*regular, state.best_step, state.step})
-        self._saved_at = time.monotonic()
-        self.trainer.meter.since += time.perf_counter() - began
 
     def _regular_steps(self) -> list[int]:
         """Checkpoints that the schedule alone accounts for, so that an interruption does not change the average."""
@@ -325,7 +373,7 @@ class Run:
     def _provenance(self, published: str, loss: float) -> checkpoint.Provenance:
         """What the card and `multihead info` say of the model; validation text is translated with the paper's beam."""
         trainer, state = self.trainer, self.trainer.state
-        parameters, capacity = count_parameters(trainer.model), matmul_flops(trainer.device)
+        parameters, capacity = count_parameters(trainer.model), self.ranks.n_ranks * matmul_flops(trainer.device)
         figures = {"loss": loss, "perplexity": math.exp(min(loss, 700.0))}
         translated = trainer.translate_validation(N_SCORED, SearchConfig())
         _, translations, references = zip(*translated, strict=True)
@@ -353,17 +401,21 @@ class Run:
 
 
 @contextlib.contextmanager
-def _signals() -> Iterator[list[str]]:
-    """SIGTERM and Ctrl-C fill the list instead of ending the process; a second one ends it."""
-    received: list[str] = []
+def _signals(insisting: bool) -> Iterator[list[int]]:
+    """SIGTERM and Ctrl-C fill the list instead of ending the process; if it may insist, a second one ends it.
+
+    torchrun passes on what it is sent, so that its processes may be told twice; it ends by force who does not leave.
+    """
+    received: list[int] = []
     if threading.current_thread() is not threading.main_thread():
         yield received  # signals reach the main thread only
         return
     before = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT)}
 
     def remember(number: int, _: object) -> None:
-        received.append(f"asked to stop ({signal.Signals(number).name})")
-        signal.signal(number, before[signal.Signals(number)])
+        received.append(number)
+        if insisting:
+            signal.signal(number, before[signal.Signals(number)])
 
     for number in before:
         signal.signal(number, remember)

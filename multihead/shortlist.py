@@ -28,6 +28,7 @@ FREQUENT = 100  # target words that every sentence may use
 ROUNDS = 4  # of expectation and maximisation
 RARE = 5  # times that a word has to be seen
 MOST_LINKS = 16_000_000  # word pairs learned from, about 50,000 sentences: more text changes little, and takes memory
+MOST_PAIRS = 1_000_000  # pairs that are looked at for rare words
 Vary = Callable[[tuple[Ids, Ids]], tuple[Ids, Ids]]  # a pair in another form
 NEVER_SAID = [PAD_ID, BOS_ID]  # but an unknown word may be said: an imported model has learned when
 
@@ -110,14 +111,16 @@ def learn(shards: Shards, vocab_size: int, vary: Vary | None = None) -> Shortlis
 
 def _sample(shards: Shards, vocab_size: int, most_links: int) -> list[int]:
     """Pairs here and there, and enough of those that have the words which these have not."""
-    n_links = shards.lengths().astype(np.int64).prod(axis=1).sum()
-    taken = list(range(0, len(shards), math.ceil(n_links / most_links)))
-    if len(taken) == len(shards):
+    looked_at = range(0, len(shards), math.ceil(len(shards) / MOST_PAIRS) or 1)
+    lengths = shards.lengths(0, MOST_PAIRS).astype(np.int64)
+    n_links = lengths.prod(axis=1).sum() * len(looked_at) / max(1, len(lengths))
+    taken = list(looked_at[:: max(1, math.ceil(n_links / most_links))])
+    if len(taken) == len(looked_at):
         return taken
     seen = np.zeros(vocab_size, dtype=np.int64)
     for pair in taken:
         seen[_words(shards[pair][0])] += 1
-    for pair in range(len(shards)):
+    for pair in looked_at:
         source = _words(shards[pair][0])
         if seen[source].min() < RARE:
             taken.append(pair)

@@ -1,6 +1,6 @@
 """Raw parallel text: files read line by line, and the rules by which a pair is kept or dropped.
 
-Everything streams in chunks, so memory does not grow with the text but for 8 bytes a pair, which find duplicates.
+Everything streams in chunks, so memory does not grow with the text.
 """
 
 import contextlib
@@ -61,10 +61,13 @@ def open_binary(path: Path) -> Iterator[BinaryIO]:
         raise UserError(f"cannot read {path}: {error.strerror or error}") from None
 
 
-def read_lines(path: Path, max_bytes: int = MAX_BYTES) -> Iterator[bytes]:
-    """Lines without their ends; "\\n" alone ends a line. One over `max_bytes` comes cut, one byte longer than that."""
+def read_lines(path: Path, max_bytes: int = MAX_BYTES, start: int = 0) -> Iterator[bytes]:
+    """Lines without their ends, from byte `start` on; "\\n" alone ends a line. One over `max_bytes` comes cut, one byte
+    longer than that."""
     with open_binary(path) as file:
-        first = True
+        if start:
+            file.seek(start)
+        first = not start
         while line := file.readline(max_bytes + 1):
             if not line.endswith(b"\n"):
                 _skip_rest_of_line(file)
@@ -135,6 +138,17 @@ def open_output(path: Path) -> Iterator[TextIO]:
 # Cleaning
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Kept:
+    """What the rules leave of a chunk."""
+
+    text: bytes  # source and target on alternate lines
+    n_read: int
+    dropped: Counter[str]
+    fingerprints: NDArray[np.uint64]  # of each pair
+    source_fingerprints: NDArray[np.uint64]
+
+
 @dataclass(slots=True, kw_only=True)
 class Report:
     """What cleaning read, kept and dropped, rule by rule."""
@@ -143,6 +157,16 @@ class Report:
     kept: int = 0
     dropped: Counter[str] = field(default_factory=Counter)
 
+    def add(self, kept: Kept) -> None:
+        self.read += kept.n_read
+        self.kept += len(kept.fingerprints)
+        self.dropped += kept.dropped
+
+    def drop(self, rule: str, count: int) -> None:
+        """So many of those that were kept break a rule after all."""
+        self.kept -= count
+        self.dropped[rule] += count
+
     def lines(self) -> list[str]:
         """The report in words."""
         share = f" ({self.kept / self.read:.1%})" if self.read else ""
@@ -150,26 +174,25 @@ class Report:
         return [f"read {self.read:,} pairs, kept {self.kept:,}{share}", *reasons]
 
 
-def clean(pairs: Iterable[RawPair], config: DataConfig, report: Report) -> Iterator[list[Pair]]:
-    """Chunks of the pairs that pass every rule; `report` counts the rest."""
-    seen = SeenPairs()
-    for chunk in chunks(pairs):
-        kept: list[Pair] = []
-        for raw in chunk:
-            pair, rule = decode_pair(*raw)
-            if not rule and config.clean:
-                rule = dubious((pair[0].partition("\t")[0], pair[1]) if config.tree else pair, config.max_ratio)
-            if rule:
-                report.dropped[rule] += 1
-            else:
-                kept.append(pair)
-        if config.clean:
-            new = seen.add([fingerprint("\n".join(pair)) for pair in kept])
-            report.dropped["duplicate"] += len(kept) - int(new.sum())
-            kept = [pair for pair, is_new in zip(kept, new, strict=True) if is_new]
-        report.read += len(chunk)
-        report.kept += len(kept)
-        yield kept
+def keep(chunk: list[RawPair], config: DataConfig) -> Kept:
+    """The pairs of a chunk that pass every rule; duplicates are found later, among the fingerprints of all chunks."""
+    pairs: list[Pair] = []
+    dropped: Counter[str] = Counter()
+    for raw in chunk:
+        pair, rule = decode_pair(*raw)
+        if not rule and config.clean:
+            rule = dubious((pair[0].partition("\t")[0], pair[1]) if config.tree else pair, config.max_ratio)
+        if rule:
+            dropped[rule] += 1
+        else:
+            pairs.append(pair)
+    return Kept(
+        text="".join(f"{source}\n{target}\n" for source, target in pairs).encode(),
+        n_read=len(chunk),
+        dropped=dropped,
+        fingerprints=np.array([fingerprint("\n".join(pair)) for pair in pairs], dtype=np.uint64),
+        source_fingerprints=np.array([fingerprint(source) for source, _ in pairs], dtype=np.uint64),
+    )
 
 
 def chunks(items: Iterable[Item]) -> Iterator[list[Item]]:
@@ -204,30 +227,3 @@ def dubious(pair: Pair, max_ratio: float) -> str:
 def fingerprint(text: str) -> int:
     """64 bits that stand for a text: among 36 million, two are alike by chance in one corpus of 30,000."""
     return int.from_bytes(hashlib.blake2b(text.encode(), digest_size=8).digest(), "big")
-
-
-class SeenPairs:
-    """A set of fingerprints at 8 bytes each: sorted runs, merged as they grow."""
-
-    def __init__(self) -> None:
-        self._runs: list[NDArray[np.uint64]] = []
-
-    def add(self, fingerprints: list[int]) -> NDArray[np.bool_]:
-        """Remember them; True for each that is new, and the first of its kind in this call."""
-        values, first = np.unique(np.array(fingerprints, dtype=np.uint64), return_index=True)
-        fresh = np.ones(len(values), dtype=bool)
-        for run in self._runs:
-            at = np.searchsorted(run, values)
-            fresh &= run[np.minimum(at, len(run) - 1)] != values
-        self._remember(values[fresh])
-        new = np.zeros(len(fingerprints), dtype=bool)
-        new[first[fresh]] = True
-        return new
-
-    def _remember(self, values: NDArray[np.uint64]) -> None:
-        if len(values):
-            self._runs.append(values)
-        while len(self._runs) > 1 and len(self._runs[-2]) < 2 * len(self._runs[-1]):
-            merged = np.concatenate([self._runs.pop(), self._runs.pop()])
-            merged.sort()
-            self._runs.append(merged)

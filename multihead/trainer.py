@@ -1,12 +1,13 @@
 """Training (§5): the schedule, the loss, one step, validation.
 
 A run is a function of its configuration and its text: batches depend on (seed, epoch), dropout on (seed, step). So a
-run that was cut off goes on exactly as if nothing had happened.
+run that was cut off goes on exactly as if nothing had happened, and the number of processes changes only its speed.
 """
 
+import contextlib
 import math
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -16,18 +17,17 @@ from torch import Tensor
 
 from multihead import batches, checkpoint, corpus
 from multihead.augment import augmentation
-from multihead.checkpoint import Checkpoint, TrainState
+from multihead.checkpoint import Checkpoint, Tensors, TrainState, weights_of
 from multihead.config import RunConfig, SearchConfig, TrainConfig
 from multihead.devices import keep_memory, pick_device, pick_precision
+from multihead.distributed import ALONE, Ranks, in_shards_like, whole
 from multihead.journal import Figures
-from multihead.loss import linear_smoothed_loss
 from multihead.metrics import bleu
 from multihead.optimizers import make_optimizers
+from multihead.parallel import Objective, spread, summed_later, trained_model
 from multihead.search import search
-from multihead.tokenizer import PAD_ID, SubwordTokenizer
+from multihead.tokenizer import SubwordTokenizer
 from multihead.variants import build_model
-
-Hidden = Callable[[Tensor, Tensor], Tensor]  # source and target ids to the decoder's output
 
 GREEDY = SearchConfig(beam=1)  # good enough to follow a run
 
@@ -69,38 +69,49 @@ class Meter:
 
 
 class Trainer:
-    """A model with its optimiser, its stream of batches and its state; one step at a time."""
+    """A model with its optimiser, its stream of batches and its state; one step at a time.
 
-    def __init__(self, config: RunConfig, data: Path, tokenizer: SubwordTokenizer) -> None:
-        self.config, self.tokenizer = config, tokenizer
+    Of several processes each has a trainer, and all of them call the same methods in the same order; those that only
+    read the model, as validation does, are for the first one.
+    """
+
+    def __init__(self, config: RunConfig, data: Path, tokenizer: SubwordTokenizer, ranks: Ranks = ALONE) -> None:
+        self.config, self.tokenizer, self.ranks = config, tokenizer, ranks
         self.train_shards, self.valid_shards = corpus.Shards(data, "train"), corpus.Shards(data, "valid")
         self.device = pick_device()
         keep_memory()
         self.precision = pick_precision(config.train.precision, self.device)
         torch.manual_seed(config.train.seed)
-        self.model = build_model(config.model).to(self.device)
-        self.hidden = torch.compile(self.model.hidden, dynamic=True) if config.train.compile else self.model.hidden
-        self.optimizers = make_optimizers(self.model, config.train)
+        self.model = build_model(config.model).to(self.device)  # whole, to look at
+        self.objective = spread(Objective(self.model, config.train.compile), config.train.parallel, ranks)
+        self.trained = trained_model(self.objective)  # the same one, unless it is in shards
+        if self.trained is not self.model and not ranks.is_first:
+            self.model.to("meta")  # nobody looks at it
+        self.optimizers = make_optimizers(self.trained, config.train)
         self.rate = 0.0  # of the last step
         self.state = TrainState()
         self.meter = Meter()
         self.skipped_in_a_row = 0
+        self._augment = augmentation(tokenizer, config.data)
         self._stream = self._open_stream()
 
-    def _open_stream(self) -> Iterator[tuple[batches.Batch, batches.Cursor]]:
-        data = self.config.data
-        augment = augmentation(self.tokenizer, data)
-        return batches.stream(self.train_shards, data.batch_tokens, self.config.train.seed, self.state.cursor, augment)
+    def _open_stream(self) -> Iterator[tuple[batches.Planned, batches.Cursor]]:
+        config = self.config
+        return batches.planned(self.train_shards, config.data.batch_tokens, config.train.seed, self.state.cursor)
 
     def step(self) -> None:
-        """One update of the weights (§5.3), from one or several batches."""
+        """One update of the weights (§5.3), from one or several batches, by one or several processes."""
         train, step = self.config.train, self.state.step + 1
         taken = [next(self._stream) for _ in range(train.accumulate)]
-        n_tokens = sum(batch.n_tokens for batch, _ in taken)
-        self.model.train()
-        for part, (batch, _) in enumerate(taken):
-            torch.manual_seed(_dropout_seed(train.seed, step, part))
-            self._backward(batch.to(self.device), n_tokens)
+        shares = batches.shared_out([batch for batch, _ in taken], self.ranks.rank, self.ranks.n_ranks)
+        mine = [(place, self._read(batch)) for place, batch in shares]
+        n_tokens = int(self.ranks.sum(sum(batch.n_tokens for _, batch in mine))[0])
+        self.trained.train()
+        for place, batch in mine:
+            torch.manual_seed(_dropout_seed(train.seed, step, place))
+            is_last = place == mine[-1][0]
+            with contextlib.nullcontext() if is_last else summed_later(self.objective):
+                self._backward(batch.to(self.device), n_tokens)
         usable = self._gradient_is_usable()
         if usable:
             self.rate = self.learning_rate()
@@ -108,13 +119,16 @@ class Trainer:
                 for group in optimizer.param_groups:
                     group["lr"] = self.rate
                 optimizer.step()
-        self.model.zero_grad(set_to_none=True)
+        self.trained.zero_grad(set_to_none=True)
         self.skipped_in_a_row = 0 if usable else self.skipped_in_a_row + 1
         self.meter.n_tokens += n_tokens
         self.state.step = step
         self.state.cursor = taken[-1][1]
         self.state.tokens_seen += n_tokens
         self.state.skipped += not usable
+
+    def _read(self, batch: batches.Planned) -> batches.Batch:
+        return batches.read(self.train_shards, batch, self.config.train.seed, self._augment)
 
     def share(self) -> float:
         """How much of the run is done, by whichever limit is nearer."""
@@ -127,36 +141,50 @@ class Trainer:
         return learning_rate(self.state.step + 1, self.config.model.d_model, self.config.train, self.share())
 
     def _backward(self, batch: batches.Batch, n_tokens: int) -> None:
-        """Add a batch's gradient; dividing by the tokens of the whole step makes accumulation change only speed."""
+        """Add a batch's gradient; dividing by the tokens of the whole step, of all processes, makes accumulation and
+        processes change only speed."""
+        train = self.config.train
         with torch.autocast(self.device.type, self.precision, enabled=self.precision != torch.float32):
-            train = self.config.train
-            loss, plain = self._loss(self.hidden, batch, train.label_smoothing, train.r_drop)
-        (loss / n_tokens).backward()
-        self.meter.loss += float(loss.detach())
-        self.meter.plain_loss += float(plain)
-
-    def _loss(self, hidden: Hidden, batch: batches.Batch, smoothing: float, r_drop: float) -> tuple[Tensor, Tensor]:
-        """Smoothed and plain loss, summed over the real tokens of a batch; the mean of both passes with R-Drop."""
-        n_passes = 2 if r_drop else 1
-        source, target_in = (ids.repeat(n_passes, 1) for ids in (batch.source, batch.target_in))
-        real = batch.target_out != PAD_ID  # B T
-        x = hidden(source, target_in)[real.repeat(n_passes, 1)]  # N D
-        loss, plain = linear_smoothed_loss(x, self.model.output, batch.target_out[real], smoothing, r_drop)
-        return loss / n_passes, plain / n_passes
+            loss, plain = self.objective(batch, train.label_smoothing, train.r_drop)
+        # Where the gradients of processes meet their mean is taken, and what is wanted is the sum.
+        weight = self.ranks.n_ranks if batch.n_tokens else 0
+        (loss * weight / n_tokens).backward()
+        if batch.n_tokens:
+            self.meter.loss += float(loss.detach())
+            self.meter.plain_loss += float(plain)
 
     def _gradient_is_usable(self) -> bool:
+        """The gradient is that of all processes, so that they agree."""
         clip = self.config.train.clip_norm or math.inf
-        norm = torch.nn.utils.clip_grad_norm_(self.model.parameters(), clip)
-        return bool(torch.isfinite(norm))
+        norm = torch.nn.utils.clip_grad_norm_(self.trained.parameters(), clip)
+        return bool(torch.isfinite(whole(norm)))
+
+    def figures(self) -> Figures:
+        """What the meters of all processes say together."""
+        self.meter.loss, self.meter.plain_loss = self.ranks.sum(self.meter.loss, self.meter.plain_loss)
+        return self.meter.figures()
+
+    def collect(self) -> None:
+        """Bring the model that is looked at up to date, if the one that is trained is in shards."""
+        if self.trained is self.model:
+            return
+        weights = self._on_first(weights_of(self.trained))
+        if self.ranks.is_first:
+            checkpoint.load_weights(self.model, weights, Path("shards"))
+
+    def _on_first(self, tensors: Tensors) -> Tensors:
+        """All of these tensors, of which the other processes may each have a shard; nothing on these others."""
+        gathered = ((name, whole(tensor)) for name, tensor in tensors.items())
+        return {name: tensor for name, tensor in gathered if self.ranks.is_first}
 
     @torch.inference_mode()
     def validation_loss(self) -> float:
         """Nats a token on the validation pairs, without smoothing or dropout."""
         self.model.eval()
+        objective = Objective(self.model)
         total, n_tokens = 0.0, 0
         for _, batch in batches.in_order(self.valid_shards, self.config.data.batch_tokens):
-            on_device = batch.to(self.device)
-            total += float(self._loss(self.model.hidden, on_device, smoothing=0.0, r_drop=0.0)[1])
+            total += float(objective(batch.to(self.device), smoothing=0.0, r_drop=0.0)[1])
             n_tokens += batch.n_tokens
         return total / n_tokens
 
@@ -190,15 +218,16 @@ class Trainer:
         return best
 
     def checkpoint(self) -> Checkpoint:
+        """What the run needs to go on, with any number of processes; tensors are on the first one alone."""
         moments = {
             f"{kind}.{name}": tensor
             for optimizer in self.optimizers
-            for name, parameter in self.model.named_parameters()
+            for name, parameter in self.trained.named_parameters()
             for kind, tensor in optimizer.state.get(parameter, {}).items()
         }
         return Checkpoint(
-            weights=checkpoint.weights_of(self.model),
-            optimizer=moments,
+            weights=self._on_first(weights_of(self.trained)),
+            optimizer=self._on_first(moments),
             state=self.state,
             config=self.config,
             tokenizer_json=self.tokenizer.to_json(),
@@ -206,19 +235,28 @@ class Trainer:
 
     def restore(self, saved: Checkpoint, origin: Path) -> None:
         """Go on from a checkpoint."""
-        checkpoint.load_weights(self.model, saved.weights, origin)
+        checkpoint.load_weights(self.trained, saved.weights, origin)
         of_parameter: dict[str, dict[str, Tensor]] = {}
         for name, tensor in saved.optimizer.items():
             kind, _, parameter_name = name.partition(".")
             of_parameter.setdefault(parameter_name, {})[kind] = tensor
-        names = {parameter: name for name, parameter in self.model.named_parameters()}
+        names = {parameter: name for name, parameter in self.trained.named_parameters()}
         for optimizer in self.optimizers:
             parameters = [parameter for group in optimizer.param_groups for parameter in group["params"]]
-            moments = {at: of_parameter[names[one]] for at, one in enumerate(parameters) if names[one] in of_parameter}
+            moments = {
+                at: {kind: _fitting(tensor, one) for kind, tensor in of_parameter[names[one]].items()}
+                for at, one in enumerate(parameters)
+                if names[one] in of_parameter
+            }
             optimizer.load_state_dict({**optimizer.state_dict(), "state": moments})
         self.state = saved.state
         self._stream = self._open_stream()
 
 
-def _dropout_seed(seed: int, step: int, part: int) -> int:
-    return int(np.random.SeedSequence([seed, step, part]).generate_state(1, np.uint64)[0] >> 1)
+def _fitting(moment: Tensor, parameter: Tensor) -> Tensor:
+    """A moment in the shards of its parameter; a count of steps has none."""
+    return in_shards_like(moment, parameter) if moment.shape == parameter.shape else moment
+
+
+def _dropout_seed(seed: int, step: int, place: batches.Place) -> int:
+    return int(np.random.SeedSequence([seed, step, *place]).generate_state(1, np.uint64)[0] >> 1)

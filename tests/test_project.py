@@ -16,19 +16,22 @@ PACKAGE = ROOT / "multihead"
 
 # A module imports only from lines above its own.
 LAYERS = [
-    {"config", "devices", "files", "lexicon", "options", "sentences", "tables"},
-    {"clauses"},
-    {"cost", "grammar", "journal", "layouts", "loss", "marian_folder", "metrics", "model", "text", "tokenizer"},
-    {"attention", "marian_tokenizer", "optimizers", "trees"},
+    {"config", "devices", "files", "lexicon", "options", "sentences", "tables", "watch"},
+    {"clauses", "cost", "distributed", "duplicates", "processes"},
+    {"grammar", "journal", "layouts", "loss", "marian_folder", "metrics", "model", "text", "tokenizer"},
+    {"attention", "marian_tokenizer", "optimizers", "spool", "trees"},
     {"corpus", "variants"},
     {"augment", "figures", "marian", "shortlist"},
     {"batches", "search"},
-    {"checkpoint"},
+    {"checkpoint", "parallel"},
     {"card", "ctranslate2_export", "engines", "marian_export", "marian_import", "onnx_export", "trainer"},
-    {"bench_training", "ctranslate2_engine", "hub", "interop", "paper.positions", "paper.schedule", "paper.table1"},
+    {
+        *("bench_training", "ctranslate2_engine", "hub", "interop"),
+        *("paper.positions", "paper.schedule", "paper.table1", "plan"),
+    },
     {"run", "translate"},
     {
-        *("bench_translation", "evaluate", "paper.table2", "paper.table3"),
+        *("bench_translation", "bulk", "evaluate", "paper.table2", "paper.table3"),
         *("serve.batcher", "serve.languages", "serve.markup", "serve.replies"),
     },
     {"serve.service"},

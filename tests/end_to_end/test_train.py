@@ -225,3 +225,9 @@ def test_the_log_is_json_lines(quick_request: Request) -> None:
     train(quick_request)
     lines = (quick_request.output / "log.jsonl").read_text(encoding="utf-8").splitlines()
     assert all("step" in json.loads(line) for line in lines)
+
+
+def test_a_run_that_cannot_end_is_warned_of(quick_request: Request) -> None:
+    settings = {**QUICK, "train.steps": 10**10, "train.minutes": 100_000, "train.patience": 1, "train.lr_scale": 1e-12}
+    said = talk_of(replace(quick_request, settings={**settings, "train.validate_every": 5}))
+    assert said.count("warning: at this pace the run takes") == 1

@@ -1,7 +1,7 @@
 """Batches: every pair once, no batch over budget, the order a function of (seed, epoch)."""
 
 import math
-from itertools import islice
+from itertools import islice, takewhile
 from pathlib import Path
 
 import numpy as np
@@ -11,11 +11,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from multihead import corpus
+from multihead import batches, corpus
 from multihead.augment import augmentation
-from multihead.batches import Batch, Cursor, collate, in_order, plan, stream
+from multihead.batches import Batch, Cursor, Planned, collate, in_order, plan, planned, shared_out, stream, windows_of
 from multihead.config import DataConfig
-from multihead.corpus import Shards, ShardWriter
+from multihead.corpus import Part, Shards, ShardWriter
 from multihead.tokenizer import BOS_ID, EOS_ID, SubwordTokenizer
 from tests.conftest import copy_or_reverse, write_pairs
 
@@ -127,3 +127,100 @@ def test_augmented_batches_go_on_exactly_too(tmp_path: Path) -> None:
     plain = list(islice(stream(pairs, 300, 1, Cursor()), 20))
     assert all(same(one, other) for (one, _), (other, _) in zip(whole[7:], rest, strict=True))
     assert not all(same(one, other) for (one, _), (other, _) in zip(whole, plain, strict=True))
+
+
+# Several processes
+
+
+@given(lengths=lengths_strategy, budget=st.integers(41, 300), n_batches=st.integers(1, 7), n_ranks=st.integers(1, 5))
+def test_shares_are_the_step_equal_in_number_and_in_work(
+    lengths: Lengths, budget: int, n_batches: int, n_ranks: int
+) -> None:
+    step = [
+        Planned(pairs=pairs, cursor=Cursor(batch=at))
+        for at, pairs in enumerate(plan(lengths, budget, 1, 0)[:n_batches])
+    ]
+    shares = [shared_out(step, rank, n_ranks) for rank in range(n_ranks)]
+    counted = [int(pair) for share in shares for _, batch in share if batch.counts for pair in batch.pairs]
+    assert sorted(counted) == sorted(int(pair) for batch in step for pair in batch.pairs)
+    assert len({len(share) for share in shares}) == 1
+    for at, batch in enumerate(step):
+        parts = [one.pairs for share in shares for place, one in share if place[0] == at and one.counts]
+        longest = lengths[batch.pairs].max(axis=1)
+        work = [int(lengths[part].max(axis=1).sum()) for part in parts]
+        assert len(parts) == 1 or max(work) - min(work) <= longest.max()
+
+
+def test_one_process_does_every_batch_whole() -> None:
+    step = [Planned(pairs=np.arange(3), cursor=Cursor(batch=at)) for at in range(4)]
+    assert shared_out(step, 0, 1) == [((at,), step[at]) for at in range(4)]
+
+
+# Large corpora
+
+
+def many_shards(folder: Path, n_pairs: int, parts: list[tuple[int, float]] | None = None) -> Shards:
+    rng = np.random.default_rng(0)
+    writer = ShardWriter(folder, "train", 2000)
+    for at in range(n_pairs):
+        writer.add([at % 1900] * int(rng.integers(1, 12)), [at % 1900] * int(rng.integers(1, 12)))
+    writer.flush()
+    shards = Shards(folder, "train")
+    shards.parts = [Part(pairs=pairs, target_tokens=0, weight=weight) for pairs, weight in parts or []]
+    return shards
+
+
+@pytest.fixture
+def small_windows(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(batches, "BLOCK", 10)
+    monkeypatch.setattr(batches, "WINDOW", 4)
+
+
+def epoch_of(shards: Shards, epoch: int) -> list[int]:
+    coming = planned(shards, 60, 1, Cursor(epoch=epoch))
+    return [
+        int(pair) for batch, _ in takewhile(lambda one: one[0].cursor.epoch == epoch, coming) for pair in batch.pairs
+    ]
+
+
+@pytest.mark.parametrize("n_pairs", [1, 9, 40, 41, 173])
+def test_in_windows_too_each_pair_comes_once_an_epoch(small_windows: None, tmp_path: Path, n_pairs: int) -> None:
+    shards = many_shards(tmp_path, n_pairs)
+    first, second = epoch_of(shards, 0), epoch_of(shards, 1)
+    assert sorted(first) == sorted(second) == list(range(n_pairs))
+    assert n_pairs < 9 or first != second
+
+
+@pytest.mark.parametrize("taken", [1, 12, 30, 60, 100])
+def test_a_stream_of_windows_goes_on_from_any_cursor(small_windows: None, tmp_path: Path, taken: int) -> None:
+    shards = many_shards(tmp_path, 173)
+    whole = list(islice(stream(shards, 60, 1, Cursor()), 140))
+    rest = islice(stream(shards, 60, 1, whole[taken - 1][1]), 140 - taken)
+    assert all(same(one, other) and at == its for (one, at), (other, its) in zip(whole[taken:], rest, strict=True))
+
+
+def test_pairs_come_as_often_as_their_corpus_weighs(small_windows: None, tmp_path: Path) -> None:
+    shards = many_shards(tmp_path, 200, [(50, 1.0), (30, 3.0), (120, 0.5)])
+    counts = np.zeros(200)
+    for epoch in range(40):
+        np.add.at(counts, epoch_of(shards, epoch), 1)
+    assert counts[:50].tolist() == [40.0] * 50
+    assert counts[50:80].tolist() == [120.0] * 30
+    assert counts[80:].mean() == pytest.approx(20, rel=0.15)
+
+
+def test_a_corpus_of_one_window_is_shuffled_as_a_whole(tmp_path: Path) -> None:
+    shards = many_shards(tmp_path, 500)
+    found = [batch.pairs.tolist() for batch, _ in islice(planned(shards, 60, 1, Cursor()), 20)]
+    assert found == [pairs.tolist() for pairs in plan(shards.lengths(), 60, 1, 0)[:20]]
+
+
+def test_the_order_of_a_billion_pairs_takes_no_list_of_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is drawn for an epoch is an order of blocks; a window of it is a million pairs."""
+    shards = object.__new__(Shards)
+    shards.parts = [Part(pairs=1_000_000_000, target_tokens=0, weight=1.0)]
+    windows = windows_of(shards, seed=1, epoch=0)
+    blocks = [block for window in windows for block in window.blocks]
+    assert len(blocks) == 15_259
+    assert sum(end - first for first, end in blocks) == 1_000_000_000
+    assert max(sum(end - first for first, end in window.blocks) for window in windows) <= 1 << 20

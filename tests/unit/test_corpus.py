@@ -1,6 +1,9 @@
 """A prepared corpus: whole or not there, held-out text kept apart, shards that read back what was written."""
 
 import json
+import os
+import subprocess
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -8,12 +11,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from multihead import corpus
+from multihead import corpus, processes, spool, text
 from multihead.config import ConfigError, DataConfig, UserError
 from multihead.corpus import ParallelText, Shards, ShardWriter, Summary, prepare
 from multihead.text import RawPair
 from multihead.tokenizer import SubwordTokenizer
-from tests.conftest import copy_or_reverse
+from tests.conftest import copy_or_reverse, write_pairs
+
+ROOT = Path(__file__).parents[2]
 
 
 def raw(pairs: list[tuple[str, str]]) -> list[RawPair]:
@@ -51,8 +56,8 @@ def test_all_translations_of_a_held_out_source_are_held_out(tmp_path: Path) -> N
 
 def test_what_is_held_out_does_not_depend_on_the_order_of_the_lines(tmp_path: Path) -> None:
     pairs = list(dict.fromkeys(copy_or_reverse(200, seed=1)))
-    for name, text in (("one", pairs), ("two", pairs[::-1])):
-        prepare(ParallelText(train=raw(text)), tmp_path / name, DataConfig())
+    for name, ordered in (("one", pairs), ("two", pairs[::-1])):
+        prepare(ParallelText(train=raw(ordered)), tmp_path / name, DataConfig())
     assert sorted(decoded(tmp_path / "one", "valid")) == sorted(decoded(tmp_path / "two", "valid"))
 
 
@@ -187,3 +192,76 @@ def test_the_embedded_corpus_is_honest_about_itself(tmp_path: Path) -> None:
     summary: Summary = prepare(corpus.embedded(), tmp_path / "data", DataConfig())
     assert "grammar" in summary.description
     assert summary.train_pairs > 30_000
+
+
+# Large, and several
+
+
+def numbered(n_pairs: int, word: str = "number") -> list[tuple[str, str]]:
+    return [(f"sentence {word} {n}", f"Satz Nummer {n}") for n in range(n_pairs)]
+
+
+def test_processes_side_by_side_write_what_one_writes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Chunks and segments are small here, so that there are enough of them to be shared out."""
+    pairs = numbered(700) + numbered(300) + numbered(500, "the")
+    prepare(ParallelText(train=raw(pairs)), tmp_path / "one", DataConfig())
+    monkeypatch.setattr(text, "CHUNK", 100)
+    monkeypatch.setattr(spool, "LARGEST", 400)
+    monkeypatch.setattr(processes, "n_cores", lambda: 2)
+    summary = prepare(ParallelText(train=raw(pairs)), tmp_path / "many", DataConfig())
+    assert len(list((tmp_path / "many").glob("train-*.ends.npy"))) > 2
+    assert summary.cleaning["duplicate"] == 300
+    for split in ("train", "valid"):
+        assert decoded(tmp_path / "many", split) == decoded(tmp_path / "one", split)
+    assert (tmp_path / "many" / "corpus.json").read_text() == (tmp_path / "one" / "corpus.json").read_text()
+
+
+def test_a_pair_that_came_before_is_dropped_whichever_corpus_it_came_in(tmp_path: Path) -> None:
+    first, second = numbered(60), numbered(20) + numbered(40, "the")
+    both = ParallelText(train=raw(first), more=[(raw(second), 3.0)], valid=raw([("one more", "noch einer")]))
+    summary = prepare(both, tmp_path / "data", DataConfig())
+    assert summary.cleaning["duplicate"] == 20
+    assert [(part.pairs, part.weight) for part in summary.parts] == [(60, 1.0), (40, 3.0)]
+    assert decoded(tmp_path / "data", "train") == first + second[20:]
+    assert "of 2 corpora: 60 pairs with weight 1, 40 pairs with weight 3" in summary.lines()
+    assert sum(part.target_tokens for part in summary.parts) == int(
+        (Shards(tmp_path / "data", "train").lengths()[:, 1] + 1).sum()
+    )
+
+
+@pytest.mark.parametrize(
+    ("n_targets", "weights", "words"),
+    [(1, (), "every --source needs a --target"), (2, (1.0,), "a --weight if any"), (2, (1.0, 0.0), "larger than 0")],
+)
+def test_several_corpora_need_as_many_targets_and_weights(
+    tmp_path: Path, n_targets: int, weights: tuple[float, ...], words: str
+) -> None:
+    with pytest.raises(ConfigError, match=words):
+        corpus.from_files([tmp_path / "a"] * 2, [tmp_path / "b"] * n_targets, weights=weights)
+
+
+def test_lengths_of_a_range_are_those_of_its_pairs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(corpus, "SHARD", 7)
+    writer = ShardWriter(tmp_path, "train", 100)
+    for n in range(20):
+        writer.add([1] * (n % 5), [2] * (n % 3))
+    writer.flush()
+    shards = Shards(tmp_path, "train")
+    for first, end in ((0, 20), (3, 5), (5, 16), (7, 14), (13, 20), (9, 9)):
+        assert shards.lengths(first, end).tolist() == [[n % 5, n % 3] for n in range(first, end)]
+
+
+def test_a_script_without_a_guard_may_prepare_a_large_corpus(tmp_path: Path) -> None:
+    """Processes that start would import it, and it would start them again."""
+    source, target = write_pairs(tmp_path, numbered(101_000))
+    script = tmp_path / "script.py"
+    script.write_text(
+        "from pathlib import Path\nfrom multihead import corpus, processes\nfrom multihead.config import DataConfig\n"
+        "processes.n_cores = lambda: 2\n"
+        f"text = corpus.from_files(Path({str(source)!r}), Path({str(target)!r}))\n"
+        f"print(corpus.prepare(text, Path({str(tmp_path / 'data')!r}), DataConfig()).train_pairs)\n",
+        encoding="utf-8",
+    )
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    result = subprocess.run([sys.executable, script], capture_output=True, text=True, check=True, env=environment)
+    assert result.stdout == "100000\n"

@@ -29,8 +29,8 @@ class Pairs(Shards):
     def __getitem__(self, pair: int) -> tuple[np.ndarray, np.ndarray]:
         return self._pairs[pair]
 
-    def lengths(self) -> np.ndarray:
-        return np.array([[len(source), len(target)] for source, target in self._pairs], dtype=np.int32)
+    def lengths(self, first: int = 0, end: int | None = None) -> np.ndarray:
+        return np.array([[len(source), len(target)] for source, target in self._pairs[first:end]], dtype=np.int32)
 
 
 def a_dictionary() -> Pairs:

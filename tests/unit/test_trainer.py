@@ -93,9 +93,8 @@ def plain_loss(run: Trainer, batch: Batch) -> Tensor:
 
 def test_a_padded_batch_has_the_gradient_of_its_sentences_alone(prepared: Path) -> None:
     run = trainer(prepared, model__dropout=0.0)
-    batch = next(
-        batch for batch, _ in run._stream if (batch.source == PAD_ID).any() and (batch.target_out == PAD_ID).any()
-    )
+    coming = (run._read(batch) for batch, _ in run._stream)
+    batch = next(one for one in coming if (one.source == PAD_ID).any() and (one.target_out == PAD_ID).any())
     run._backward(batch, batch.n_tokens)
     together = gradient(run)
     run.model.zero_grad()
@@ -114,7 +113,10 @@ def test_a_padded_batch_has_the_gradient_of_its_sentences_alone(prepared: Path) 
 def test_training_follows_the_plain_definition_over_200_steps(prepared: Path) -> None:
     """What makes a step fast changes nothing: the same losses, step by step, as from all logits at once."""
     fast, plain = (trainer(prepared, train__warmup=1000) for _ in range(2))
-    plain._loss = lambda hidden, batch, smoothing, r_drop: (plain_loss(plain, batch), torch.zeros(()))  # type: ignore[method-assign]  # the definition in the place of what is tested
+    plain.objective.forward = lambda batch, smoothing, r_drop: (
+        plain_loss(plain, batch),
+        torch.zeros(()),
+    )  # the definition
     losses: dict[str, list[float]] = {}
     for name, run in (("fast", fast), ("plain", plain)):
         for _ in range(200):
@@ -146,7 +148,7 @@ def test_r_drop_adds_what_two_passes_disagree_in(prepared: Path) -> None:
 def test_accumulated_batches_equal_one_batch_of_all(prepared: Path) -> None:
     """Two batches in one step have the gradient of their union: losses are divided by all tokens of the step."""
     run = trainer(prepared, train__accumulate=2, model__dropout=0.0)
-    (one, _), (other, _) = (next(run._stream) for _ in range(2))
+    one, other = (run._read(next(run._stream)[0]) for _ in range(2))
     n_tokens = one.n_tokens + other.n_tokens
     assert one.n_tokens != other.n_tokens
     expected = torch.zeros_like(weights(run))
@@ -161,7 +163,7 @@ def test_accumulated_batches_equal_one_batch_of_all(prepared: Path) -> None:
 
 def test_the_gradient_can_be_clipped(prepared: Path) -> None:
     run = trainer(prepared, train__clip_norm=0.01, model__dropout=0.0)
-    batch, _ = next(run._stream)
+    batch = run._read(next(run._stream)[0])
     run._backward(batch, batch.n_tokens)
     assert run._gradient_is_usable()
     norms = [parameter.grad.norm() for parameter in run.model.parameters() if parameter.grad is not None]

@@ -1,0 +1,58 @@
+"""What a run will need, before it."""
+
+import json
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from multihead import plan
+from multihead.card import counted_flops
+from multihead.cli import app
+from multihead.config import UserError
+from tests.conftest import QUICK, copy_or_reverse, write_pairs
+
+
+def planned(toy_text: tuple[Path, Path], **settings: object) -> plan.Plan:
+    named = {**QUICK, **{name.replace("__", "."): value for name, value in settings.items()}}
+    return plan.plan(toy_text, "base", named, toy_text[0].parent, steps=2)
+
+
+def test_a_plan_is_made_of_measured_steps(toy_text: tuple[Path, Path]) -> None:
+    made = planned(toy_text, model__vocab_size=4000)
+    assert made.pairs == 120
+    assert made.hours == pytest.approx(24 * made.seconds_a_step / 3600)
+    assert made.memory_mb > 50
+    assert made.gpu_hours["A100"]["1"] == pytest.approx(8 * made.gpu_hours["A100"]["8"])
+    assert not made.warnings
+    assert "24 steps" in made.as_text()
+
+
+def test_a_run_that_cannot_end_is_warned_of(toy_text: tuple[Path, Path]) -> None:
+    text = planned(toy_text, train__steps=10**12, model__vocab_size=4000).as_text()
+    assert "warning: this run takes" in text and "days here: take a smaller --preset" in text
+
+
+def test_the_papers_own_time_comes_out() -> None:
+    """Base on 8 P100: 100,000 steps of 0.4 s are 11 hours (§5.2)."""
+    seconds = counted_flops(65_000_000, 100_000 * 25_000) / (plan.USED * 8 * plan.GPUS["P100, as in the paper"])
+    assert seconds == pytest.approx(40_000)
+
+
+@pytest.mark.parametrize("suffix", ["", ".gz"])
+def test_the_length_of_a_large_file_is_guessed_from_its_beginning(tmp_path: Path, suffix: str) -> None:
+    import gzip
+
+    lines = write_pairs(tmp_path, copy_or_reverse(60_000, seed=1))[0].read_bytes()
+    file = tmp_path / f"large{suffix}"
+    file.write_bytes(gzip.compress(lines) if suffix else lines)
+    assert plan._about_how_many(file) == pytest.approx(60_000, rel=0.25)
+    with pytest.raises(UserError, match="standard input"):
+        plan._about_how_many(Path("-"))
+
+
+def test_the_command_prints_json(toy_text: tuple[Path, Path]) -> None:
+    settings = [f"--set={name}={value}" for name, value in {**QUICK, "model.vocab_size": 4000}.items()]
+    files = [f"--source={toy_text[0]}", f"--target={toy_text[1]}"]
+    result = CliRunner().invoke(app, ["plan", *files, "--preset=base", "--steps=1", "--json", *settings])
+    assert json.loads(result.stdout)["steps"] == 24
