@@ -292,13 +292,14 @@ def ranking_for_people(records: list[Record], study: Study) -> Table:
     alike = correlations(records)
     said = ", ".join(f"{score} {'none' if rho is None else format(rho, '.2f')}" for score, rho in alike.items())
     budget = f"{study.minutes:g} minutes" if study.minutes else "the same steps"
+    unequal = "The same time is fewer steps" if study.minutes else "The same steps take more time"
     return Table(
         title=f"Every row for {budget} on {study.corpus}, widths divided by {study.scale}; # is the place, 1 the best",
         header=["row", "params", "steps", "PPL", "#", "paper", "#", "BLEU", "#", "paper", "#"],
         rows=[lines[at] for at in best_first],
         notes=[
             f"Rank correlation (Spearman) with the paper over {len(records)} rows: {said}.",
-            "The same time is fewer steps for a larger row; the paper gave every row 100,000 steps, and big 300,000.",
+            f"{unequal} for a larger row; the paper gave every row 100,000 steps, and big 300,000.",
             "One seed each: neighbours in this order may change places with another.",
         ],
     )
