@@ -40,8 +40,8 @@ class Layer:
     complexity: str
     sequential: str
     path: str
-    n_exponent: int  # of the complexity, by length
-    d_exponent: int  # and by width
+    n_exponent: float  # of the complexity, by length
+    d_exponent: float  # and by width; between two for a sum of two
     causal: bool = False
     in_paper: bool = True
 
@@ -55,7 +55,7 @@ LAYERS = (
     Layer("recurrent", "lstm", "n·d²", "n", "n", 1, 2, causal=True),
     Layer("convolutional", "convolution", "k·n·d²", "1", "n/k", 1, 2),
     Layer("convolutional, dilated", "dilated", "k·n·d²", "1", "log_k(n)", 1, 2),
-    Layer("convolutional, separable", "separable", "k·n·d + n·d²", "1", "n/k", 1, 2),
+    Layer("convolutional, separable", "separable", "k·n·d + n·d²", "1", "n/k", 1, 1.5),
     Layer("self-attention, restricted", "local", "r·n·d", "1", "n/r", 1, 1),
     Layer("Linformer", "linformer", "p·n·d", "1", "1", 1, 1, in_paper=False),
     Layer("BigBird", "bigbird", "r·n·d", "1", "2", 1, 1, in_paper=False),
