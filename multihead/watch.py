@@ -24,7 +24,7 @@ from pathlib import Path
 from torch.distributed import PrefixStore, Store, TCPStore  # type: ignore[attr-defined]  # it exports them unnamed
 
 BEAT = 0.5  # seconds between two signs of life
-SILENCE = 10.0  # seconds after which a rank that gives none is given up
+SILENCE = 8.0  # seconds after which a rank that gives none is given up
 ADVICE = "run the same command again to go on from the last checkpoint"
 
 

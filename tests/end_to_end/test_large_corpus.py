@@ -15,22 +15,16 @@ MOST_MB = 2000
 
 
 def write_synthetic(folder: Path, n_pairs: int) -> tuple[Path, Path]:
-    """Sentences of random words, frequent ones frequent, about as long as those of news."""
+    """Sentences of random words, frequent ones frequent, about as long as those of news; a number makes each its own."""
     rng = np.random.default_rng(1)
-    words = np.array(
-        ["".join(rng.choice(list("abcdefghijklmnopqrstuvwxyz"), rng.integers(2, 10))) for _ in range(30_000)]
-    )
+    letters = list("abcdefghijklmnopqrstuvwxyz")
+    words = np.array(["".join(rng.choice(letters, rng.integers(2, 10))) for _ in range(30_000)])
     files = folder / "large.en", folder / "large.de"
     for file in files:
+        drawn = [words[np.minimum(rng.zipf(1.2, length), 29_999)] for length in rng.integers(5, 30, 20_000)]
+        sentences = [" ".join(one) for one in drawn]
         with file.open("w", encoding="utf-8") as out:
-            for start in range(0, n_pairs, 100_000):
-                lengths = rng.integers(5, 30, 100_000)
-                drawn = words[np.minimum(rng.zipf(1.2, lengths.sum()), 29_999)]
-                ends = np.cumsum(lengths)
-                out.writelines(
-                    f"{start + at} {' '.join(drawn[end - length : end])}\n"
-                    for at, (end, length) in enumerate(zip(ends, lengths, strict=True))
-                )
+            out.writelines(f"{at} {sentences[at % 20_000]}\n" for at in range(n_pairs))
     return files
 
 

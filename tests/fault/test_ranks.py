@@ -76,7 +76,7 @@ def test_a_rank_that_hangs_ends_the_run_and_is_named(group: Group, tmp_path: Pat
     assert seconds_until_all_end(group) < WITHIN
     assert [one.exitcode for one in group.processes] == [1, 1, -signal.SIGKILL]
     said = (tmp_path / "stderr").read_text(encoding="utf-8")
-    assert re.search(rf"multihead: rank 2 \(process {process.pid} on \S+\) has given no sign of life for 10 sec", said)
+    assert re.search(rf"multihead: rank 2 \(process {process.pid} on \S+\) has given no sign of life for 8 sec", said)
 
 
 def test_a_rank_that_fails_says_why_and_the_others_do_not_wait(quick_request: Request, tmp_path: Path) -> None:

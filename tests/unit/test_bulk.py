@@ -6,7 +6,7 @@ from pathlib import Path
 import pyarrow
 import pyarrow.parquet
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from multihead import bulk, load
@@ -35,6 +35,7 @@ def read_all(file: Path, part_rows: int) -> list[tuple[object, str]]:
     return [pair for ids, texts in found for pair in zip(ids.to_pylist(), texts, strict=True)]
 
 
+@settings(deadline=None)  # the first call imports pyarrow
 @given(
     lines=st.lists(st.text("ab\u2028\r é", max_size=5), max_size=30), part_rows=st.integers(1, 12), ended=st.booleans()
 )
