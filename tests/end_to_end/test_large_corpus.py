@@ -15,7 +15,7 @@ MOST_MB = 2000
 
 
 def write_synthetic(folder: Path, n_pairs: int) -> tuple[Path, Path]:
-    """Sentences of random words, frequent ones frequent, about as long as those of news; a number makes each its own."""
+    """Sentences of random words, frequent ones frequent, as long as those of news; a number makes each its own."""
     rng = np.random.default_rng(1)
     letters = list("abcdefghijklmnopqrstuvwxyz")
     words = np.array(["".join(rng.choice(letters, rng.integers(2, 10))) for _ in range(30_000)])
