@@ -23,7 +23,7 @@ def pick_device() -> torch.device:
 def pick_precision(choice: str, device: torch.device) -> torch.dtype:
     """bfloat16 where a GPU has it; on CPUs it would be slower, not faster."""
     if choice == "auto":
-        fits = device.type == "cuda" and torch.cuda.is_bf16_supported()
+        fits = device.type == "cuda" and torch.cuda.is_bf16_supported(including_emulation=False)
         return torch.bfloat16 if fits else torch.float32
     return torch.bfloat16 if choice == "bfloat16" else torch.float32
 

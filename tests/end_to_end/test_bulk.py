@@ -15,7 +15,10 @@ import pytest
 import multihead
 from tests.conftest import copy_or_reverse
 
-pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="finds the processes of Ray in /proc")
+pytestmark = [
+    pytest.mark.slow,  # a cluster takes some seconds to start
+    pytest.mark.skipif(sys.platform != "linux", reason="finds the processes of Ray in /proc"),
+]
 
 
 def start(model: Path, source: Path, output: Path, *more: str) -> subprocess.Popen[str]:
@@ -75,7 +78,6 @@ def workers_of(driver: int) -> list[int]:
     return found
 
 
-@pytest.mark.slow
 def test_workers_and_drivers_that_are_killed_lose_and_double_nothing(trained: Path, tmp_path: Path) -> None:
     lines, rng = sentences(20_000), random.Random(3)
     (tmp_path / "text").write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")

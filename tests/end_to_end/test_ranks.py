@@ -23,7 +23,7 @@ Numbers = NDArray[np.float32]
 # Without dropout, which no two processes draw alike. A batch has few pairs: some processes get none of it.
 STEPS: Overrides = {**QUICK, "model.dropout": 0.0, "data.batch_tokens": 33, "train.lr_scale": 0.1}
 CLOSE = 1e-6  # largest difference of a gradient
-NEAR = 1e-5  # largest difference of a weight after 20 steps, in which Adam divides by small numbers
+NEAR = 1e-6  # largest difference of a weight after 20 steps
 
 
 @pytest.fixture(scope="module")

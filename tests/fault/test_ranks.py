@@ -99,6 +99,7 @@ def test_a_signal_to_one_rank_saves_and_ends_all_with_0(
     assert checkpoint.saved_steps(request_.output / "checkpoints")
 
 
+@pytest.mark.slow
 def test_minutes_are_those_of_the_first_rank(quick_request: Request) -> None:
     """All of them stop at the same step, whichever it is, or one would wait for the others without end."""
     settings = {**LONG, "train.minutes": 0.1, "train.decay": "linear"}

@@ -1,6 +1,7 @@
 """What a run will need, before it."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -13,13 +14,13 @@ from multihead.cost import GPUS, counted_flops
 from tests.conftest import QUICK, copy_or_reverse, write_pairs
 
 
-def planned(toy_text: tuple[Path, Path], **settings: object) -> plan.Plan:
-    named = {**QUICK, **{name.replace("__", "."): value for name, value in settings.items()}}
-    return plan.plan(toy_text, "base", named, toy_text[0].parent, steps=2)
+@pytest.fixture(scope="module")
+def made(toy_text: tuple[Path, Path]) -> plan.Plan:
+    settings = {**QUICK, "model.vocab_size": 4000}
+    return plan.plan(toy_text, "base", settings, toy_text[0].parent, steps=2)
 
 
-def test_a_plan_is_made_of_measured_steps(toy_text: tuple[Path, Path]) -> None:
-    made = planned(toy_text, model__vocab_size=4000)
+def test_a_plan_is_made_of_measured_steps(made: plan.Plan) -> None:
     assert made.pairs == 120
     assert made.hours == pytest.approx(24 * made.seconds_a_step / 3600)
     assert made.memory_mb > 50
@@ -28,9 +29,11 @@ def test_a_plan_is_made_of_measured_steps(toy_text: tuple[Path, Path]) -> None:
     assert "24 steps" in made.as_text()
 
 
-def test_a_run_that_cannot_end_is_warned_of(toy_text: tuple[Path, Path]) -> None:
-    text = planned(toy_text, train__steps=10**12, model__vocab_size=4000).as_text()
-    assert "warning: this run takes" in text and "days here: take a smaller --preset" in text
+def test_a_run_that_cannot_end_is_warned_of(made: plan.Plan, tmp_path: Path) -> None:
+    endless = plan._warnings(replace(made, hours=24 * 400, disk_mb=1e12), tmp_path / "not" / "there")
+    assert endless[0].startswith("this run takes 400 days here: take a smaller --preset")
+    assert "MB of disk are needed and" in endless[1]
+    assert "warning: this run takes" in replace(made, warnings=endless).as_text()
 
 
 def test_the_papers_own_time_comes_out_about_right() -> None:
