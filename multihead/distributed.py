@@ -100,7 +100,8 @@ def _is_about_a_connection(error: BaseException) -> bool:
 
 def whole(tensor: Tensor) -> Tensor:
     """All of a tensor that may be in shards; all ranks have to ask."""
-    return cast(Tensor, tensor.full_tensor()) if _is_sharded(tensor) else tensor  # type: ignore[attr-defined]
+    gather = getattr(tensor, "full_tensor", None)  # of a DTensor alone
+    return tensor if gather is None else cast(Tensor, gather())
 
 
 def in_shards_like(tensor: Tensor, other: Tensor) -> Tensor:

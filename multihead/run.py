@@ -29,6 +29,7 @@ from multihead.interop import where_to
 from multihead.journal import Figures, Journal, Silence, plain_talk
 from multihead.metrics import scores
 from multihead.model import count_parameters
+from multihead.plan import LONGEST
 from multihead.tokenizer import SubwordTokenizer
 from multihead.trainer import Meter, Trainer, learning_rate, training_seconds
 
@@ -36,7 +37,7 @@ MAX_SKIPPED = 10  # steps in a row without a usable gradient, after which a run 
 N_EXAMPLES = 4  # validation sentences shown at the end
 USED_CAPACITY = 0.4  # of the machine's, by a small model in training
 N_SCORED = 1024  # validation sentences that score a published model
-LONG_RUN = 14 * 86_400  # seconds; who starts a longer one is warned
+LONG_RUN = 86_400 * LONGEST  # seconds; who starts a longer one is warned
 MODEL_VOCAB = "model.vocab_size"
 
 

@@ -103,7 +103,6 @@ class Tree(nn.Module):
 
     def __init__(self, config: ModelConfig) -> None:
         super().__init__()
-        self.pad_id = config.pad_id
         self.w_depth = nn.Linear(config.d_model, config.d_model, bias=False)
         self.depths: Tensor
         self.register_buffer("depths", sinusoids(config.max_len + 1, config.d_model), persistent=False)

@@ -35,7 +35,9 @@ def test_a_preset_trains_and_translates(name: str, toy_text: tuple[Path, Path], 
 
 @pytest.mark.parametrize("choice", VARIANTS, ids=lambda choice: " ".join(map(str, choice.values())))
 def test_a_variant_learns_and_survives_its_files(choice: Overrides, quick_request: Request, tmp_path: Path) -> None:
-    request = dataclasses.replace(quick_request, settings={**QUICK, **choice, "train.bleu_sentences": 0, "train.steps": 6})
+    request = dataclasses.replace(
+        quick_request, settings={**QUICK, **choice, "train.bleu_sentences": 0, "train.steps": 6}
+    )
     run = train(request)
     one, other = load(run, engine="torch"), load(run, engine="torch")
     assert one.translate("reverse a b c") == other.translate("reverse a b c")
