@@ -19,9 +19,10 @@ import torch
 from matplotlib.figure import Figure
 
 from multihead import corpus
-from multihead.config import Overrides, SearchConfig, configure, preset
+from multihead.config import Overrides, SearchConfig, configure
 from multihead.metrics import bleu
 from multihead.model import count_parameters
+from multihead.presets import preset
 from multihead.tokenizer import SubwordTokenizer
 from multihead.trainer import Trainer, training_seconds
 

@@ -10,7 +10,8 @@ from pathlib import Path
 
 from multihead import config
 from multihead.cli import app
-from multihead.config import PRESETS, RunConfig, flatten
+from multihead.config import RunConfig, flatten
+from multihead.presets import PRESETS
 
 NOTE = "<!-- Written by docs/generate.py; `make docs` writes it anew. -->\n"
 

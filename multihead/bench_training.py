@@ -18,11 +18,12 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from multihead.batches import Batch, Cursor, stream
-from multihead.config import ModelConfig, RunConfig, configure, preset
+from multihead.config import ModelConfig, RunConfig, configure
 from multihead.corpus import Shards, ShardWriter, read_summary
 from multihead.cost import training_flops
 from multihead.devices import apart, keep_memory, matmul_flops, peak_memory_mb, pick_device
 from multihead.model import sinusoids
+from multihead.presets import preset
 from multihead.tokenizer import PAD_ID, SubwordTokenizer
 from multihead.trainer import Trainer
 

@@ -1,4 +1,4 @@
-"""Every choice a run can make: frozen dataclasses whose defaults are the paper's, presets, and how they are set.
+"""Every choice a run can make: frozen dataclasses whose defaults are the paper's, and how they are set.
 
 A choice is addressed by its dotted name (`train.warmup`) everywhere: in presets, in TOML files, in `--set`.
 """
@@ -229,161 +229,6 @@ def check_engine(engine: str) -> None:
         raise ConfigError(f"there is no engine '{engine}'; there are {', '.join(ENGINES)}")
 
 
-_SMALL_DATA: Overrides = {
-    # Pre-norm bears the larger rates that small models like, so a short warm-up is enough; Muon needs fewer steps; a
-    # rate that falls to zero makes the most of whatever time there is.
-    "model.norm": "pre",
-    "train.optimizer": "muon",
-    "train.warmup": 200,
-    "train.lr_scale": 0.8,
-    "train.decay": "linear",
-    "train.clip_norm": 1.0,
-    "train.steps": 20_000,
-    "train.save_every": 500,
-    "train.validate_every": 500,
-    "train.bleu_sentences": 200,
-}
-
-_BIG: Overrides = {
-    "model.d_model": 1024,
-    "model.d_ff": 4096,
-    "model.n_heads": 16,
-    "model.dropout": 0.3,
-    "train.steps": 300_000,
-    "train.keep": 20,
-    "train.average": 20,
-}
-
-_OF_OLD: Overrides = {
-    **_SMALL_DATA,
-    "model.d_model": 256,
-    "model.d_ff": 512,
-    "data.batch_tokens": 4096,
-    "model.n_heads": 1,
-    "model.d_k": 256,
-    "model.d_v": 256,
-    "train.optimizer": "adam",
-    "train.lr_scale": 0.5,
-}
-
-PRESETS: dict[str, Overrides] = {
-    "base": {},
-    "big": _BIG,
-    "small": {
-        **_SMALL_DATA,
-        "model.d_model": 256,
-        "model.d_ff": 1024,
-        "model.n_heads": 4,
-        "model.encoder_layers": 3,
-        "model.decoder_layers": 3,
-        "data.batch_tokens": 4096,
-    },
-    # A decoder runs once a token and an encoder once a sentence: most of the depth is moved to where it is cheap.
-    "small-fast": {
-        **_SMALL_DATA,
-        "model.d_model": 256,
-        "model.d_ff": 1024,
-        "model.n_heads": 4,
-        "model.encoder_layers": 6,
-        "model.decoder_layers": 1,
-        "data.batch_tokens": 4096,
-    },
-    "base-fast": {"model.encoder_layers": 12, "model.decoder_layers": 1},
-    "tiny": {
-        **_SMALL_DATA,
-        "model.d_model": 128,
-        "model.d_ff": 256,
-        "model.n_heads": 4,
-        "model.d_k": 32,
-        "model.d_v": 32,
-        "model.encoder_layers": 4,
-        "model.decoder_layers": 4,
-        "data.batch_tokens": 1024,
-        "train.warmup": 100,
-        "train.lr_scale": 1.0,
-    },
-    # What the paper compares itself with (§1, §4), in the same frame of residuals, norms and feed-forward layers.
-    "rnn-attention": {
-        **_OF_OLD,
-        "model.encoder_mixer": "lstm",
-        "model.decoder_mixer": "lstm",
-        "model.score": "additive",
-        "model.positions": "none",
-        "model.encoder_layers": 2,
-        "model.decoder_layers": 2,
-    },
-    "convs2s": {
-        **_OF_OLD,
-        "model.encoder_mixer": "gated",
-        "model.decoder_mixer": "gated",
-        "model.score": "dot",
-        "model.positions": "learned",
-        "model.encoder_layers": 4,
-        "model.decoder_layers": 4,
-    },
-    "bytenet": {
-        **_OF_OLD,
-        "model.encoder_mixer": "dilated",
-        "model.decoder_mixer": "dilated",
-        "model.positions": "none",
-        "model.encoder_layers": 5,
-        "model.decoder_layers": 5,
-    },
-    # Table 3, row by row; what is not named is as in base.
-    "table3-a-h1": {"model.n_heads": 1, "model.d_k": 512, "model.d_v": 512},
-    "table3-a-h4": {"model.n_heads": 4, "model.d_k": 128, "model.d_v": 128},
-    "table3-a-h16": {"model.n_heads": 16, "model.d_k": 32, "model.d_v": 32},
-    "table3-a-h32": {"model.n_heads": 32, "model.d_k": 16, "model.d_v": 16},
-    "table3-b-dk16": {"model.d_k": 16},
-    "table3-b-dk32": {"model.d_k": 32},
-    "table3-c-n2": {"model.encoder_layers": 2, "model.decoder_layers": 2},
-    "table3-c-n4": {"model.encoder_layers": 4, "model.decoder_layers": 4},
-    "table3-c-n8": {"model.encoder_layers": 8, "model.decoder_layers": 8},
-    "table3-c-d256": {"model.d_model": 256, "model.d_k": 32, "model.d_v": 32},
-    "table3-c-d1024": {"model.d_model": 1024, "model.d_k": 128, "model.d_v": 128},
-    "table3-c-ff1024": {"model.d_ff": 1024},
-    "table3-c-ff4096": {"model.d_ff": 4096},
-    "table3-d-drop0": {"model.dropout": 0.0},
-    "table3-d-drop2": {"model.dropout": 0.2},
-    "table3-d-ls0": {"train.label_smoothing": 0.0},
-    "table3-d-ls2": {"train.label_smoothing": 0.2},
-    "table3-e-learned": {"model.positions": "learned"},
-    "table3-big": _BIG,
-}
-
-
-def preset(name: str) -> Overrides:
-    """The overrides of a preset, by name."""
-    if name not in PRESETS:
-        raise ConfigError(f"there is no preset '{name}'{_nearest(name, list(PRESETS))}")
-    return PRESETS[name]
-
-
-def preset_for(n_pairs: int) -> tuple[str, str]:
-    """The preset that fits a corpus of this size when the user names none, and why."""
-    if n_pairs < 60_000:
-        return "tiny", "a larger model would learn so few by heart"
-    if n_pairs < 600_000:
-        return "small", "a larger model would take days on a small machine"
-    return "base", "they are enough for the model of the paper"
-
-
-def dropout_for(n_pairs: int, epochs: float) -> float:
-    """The dropout that fits a run which sees every pair so many times.
-
-    What is seen twice cannot be learned by heart, and dropout only slows it down; a small text that is seen dozens of
-    times needs much of it.
-    """
-    if n_pairs >= 600_000:
-        return 0.1
-    return 0.0 if epochs < 4 else 0.1 if epochs < 15 else 0.2 if n_pairs >= 60_000 else 0.3
-
-
-def vocab_size_for(n_pairs: int) -> int:
-    """The vocabulary that fits a corpus of this size when the user names none; a large corpus has the paper's."""
-    return 4000 if n_pairs < 10_000 else 8000 if n_pairs < 200_000 else 16_000 if n_pairs < 2_000_000 else 37_000
-
-
 def configure(*layers: Overrides, start: RunConfig | None = None) -> RunConfig:
     """`start` (by default the paper's base model) with fields replaced, later layers over earlier ones.
 
@@ -393,7 +238,7 @@ def configure(*layers: Overrides, start: RunConfig | None = None) -> RunConfig:
     for layer in layers:
         for name, value in layer.items():
             if name not in values:
-                raise ConfigError(f"there is no setting '{name}'{_nearest(name, list(values))}")
+                raise ConfigError(f"there is no setting '{name}'{nearest(name, list(values))}")
             values[name] = value
     try:
         return TypeAdapter(RunConfig).validate_python(_nest(values))
@@ -479,6 +324,6 @@ def _nest(values: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
     return sections
 
 
-def _nearest(name: str, known: list[str]) -> str:
+def nearest(name: str, known: list[str]) -> str:
     near = difflib.get_close_matches(name, known, n=1, cutoff=0.5)
     return f"; did you mean '{near[0]}'?" if near else f"; there are {', '.join(sorted(known))}"

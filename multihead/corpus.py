@@ -21,9 +21,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from multihead import grammar, trees
-from multihead.config import ConfigError, DataConfig, Overrides, UserError, vocab_size_for
+from multihead.config import ConfigError, DataConfig, Overrides, UserError
 from multihead.duplicates import Duplicates
 from multihead.files import appearing_whole
+from multihead.presets import vocab_size_for
 from multihead.processes import side_by_side
 from multihead.spool import LARGEST, Segment, Spool
 from multihead.text import Pair, RawPair, Report, chunks, decode_pair, file_size, fingerprint, keep, read_pairs

@@ -11,12 +11,13 @@ from pathlib import Path
 
 import torch
 
-from multihead import config, corpus
-from multihead.config import Overrides, RunConfig, UserError, configure, preset_for, vocab_size_for
+from multihead import corpus, presets
+from multihead.config import Overrides, RunConfig, UserError, configure
 from multihead.corpus import Files, ParallelText, Shards, each
 from multihead.cost import GPUS, counted_flops
 from multihead.devices import apart, peak_memory_mb
 from multihead.model import count_parameters
+from multihead.presets import preset_for, vocab_size_for
 from multihead.text import file_size, open_binary, read_pairs
 from multihead.tokenizer import SubwordTokenizer
 from multihead.trainer import Trainer
@@ -80,7 +81,7 @@ def plan(files: tuple[Files, Files], preset: str | None, settings: Overrides, fo
     source, target = files
     n_pairs = sum(map(_about_how_many, each(source)))
     preset = preset or preset_for(n_pairs)[0]
-    asked = configure(config.preset(preset), {"model.vocab_size": vocab_size_for(n_pairs)}, settings)
+    asked = configure(presets.preset(preset), {"model.vocab_size": vocab_size_for(n_pairs)}, settings)
     with tempfile.TemporaryDirectory() as temporary:
         data = Path(temporary) / "data"
         sample = read_pairs(each(source)[0], each(target)[0])

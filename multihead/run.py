@@ -16,7 +16,7 @@ from pathlib import Path
 from filelock import FileLock, Timeout
 from rich.console import Console
 
-from multihead import checkpoint, config, corpus, distributed, shortlist
+from multihead import checkpoint, config, corpus, distributed, presets, shortlist
 from multihead.augment import other_forms
 from multihead.card import write_card
 from multihead.config import ConfigError, Overrides, RunConfig, SearchConfig, UserError, configure
@@ -139,7 +139,7 @@ def _take_up(request: Request) -> tuple[RunConfig, Path] | None:
     if not (request.output / "config.json").exists():
         return None
     stored = checkpoint.read_config(request.output)
-    asked = configure(config.preset(request.preset) if request.preset else {}, request.settings, start=stored)
+    asked = configure(presets.preset(request.preset) if request.preset else {}, request.settings, start=stored)
     was, now = config.flatten(stored), config.flatten(asked)
     for name in was:
         if was[name] != now[name] and name not in config.CHANGEABLE:
@@ -158,7 +158,7 @@ def _take_up(request: Request) -> tuple[RunConfig, Path] | None:
 def _begin(request: Request, talk: Talk, n_processes: int) -> tuple[RunConfig, Path]:
     """Prepare the text, and settle what was left open: the preset and the size of the vocabulary."""
     # A wrong setting is refused before an hour is spent on the text.
-    asked = configure(config.preset(request.preset) if request.preset else {}, request.languages(), request.settings)
+    asked = configure(presets.preset(request.preset) if request.preset else {}, request.languages(), request.settings)
     data = request.output / "data"
     if request.data:
         summary = corpus.read_summary(request.data)
@@ -173,13 +173,13 @@ def _begin(request: Request, talk: Talk, n_processes: int) -> tuple[RunConfig, P
     }
     languages = {"data.source_lang": summary.source_lang, "data.target_lang": summary.target_lang}
     if request.preset:
-        fitting = config.preset(request.preset)
+        fitting = presets.preset(request.preset)
     else:
-        name, why = config.preset_for(summary.train_pairs)
-        planned = configure(config.preset(name), request.settings, settled)
+        name, why = presets.preset_for(summary.train_pairs)
+        planned = configure(presets.preset(name), request.settings, settled)
         epochs = _expected_epochs(planned, corpus.Shards(data, "train"), n_processes)
-        dropout = config.dropout_for(summary.train_pairs, epochs)
-        fitting = {**config.preset(name), "model.dropout": dropout}
+        dropout = presets.dropout_for(summary.train_pairs, epochs)
+        fitting = {**presets.preset(name), "model.dropout": dropout}
         talk(f"{summary.train_pairs:,} pairs: preset {name}; {why} (--preset takes another)")
         talk(f"about {epochs:.2g} passes over the text: dropout {dropout:g} (--set model.dropout=0.2 takes another)")
     final = configure(fitting, languages, request.settings, settled)

@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 
 from docs import generate
-from multihead.config import PRESETS, RunConfig, flatten
+from multihead.config import RunConfig, flatten
+from multihead.presets import PRESETS
 
 ROOT = Path(__file__).parents[1]
 PACKAGE = ROOT / "multihead"
@@ -17,7 +18,7 @@ PACKAGE = ROOT / "multihead"
 # A module imports only from lines above its own.
 LAYERS = [
     {"config", "devices", "files", "lexicon", "options", "sentences", "tables", "watch"},
-    {"clauses", "cost", "distributed", "duplicates", "processes"},
+    {"clauses", "cost", "distributed", "duplicates", "presets", "processes"},
     {"grammar", "journal", "layouts", "loss", "marian_folder", "metrics", "model", "text", "tokenizer"},
     {"attention", "marian_tokenizer", "optimizers", "spool", "trees"},
     {"corpus", "variants"},

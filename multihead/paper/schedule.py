@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from multihead.config import ConfigError, TrainConfig, configure, preset
+from multihead.config import ConfigError, TrainConfig, configure
 from multihead.files import replacing
+from multihead.presets import preset
 from multihead.tables import Table
 from multihead.trainer import learning_rate
 

@@ -9,9 +9,10 @@ from dataclasses import asdict, dataclass
 from typing import Any, NamedTuple
 
 from multihead import checkpoint
-from multihead.config import PRESETS, ConfigError, UserError, configure, preset
+from multihead.config import ConfigError, UserError, configure
 from multihead.cost import CPU_SHARE, FLOAT32_SHARE, GPUS, SENTENCE, Device, counted_flops, flops_by_time
 from multihead.devices import matmul_flops, pick_device
+from multihead.presets import PRESETS, preset
 from multihead.tables import Table
 from multihead.translate import find_model
 

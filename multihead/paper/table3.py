@@ -13,9 +13,10 @@ import numpy as np
 import torch
 
 from multihead import checkpoint
-from multihead.config import PRESETS, ConfigError, ModelConfig, Overrides, UserError, configure, preset
+from multihead.config import ConfigError, ModelConfig, Overrides, UserError, configure
 from multihead.corpus import Talk, read_summary
 from multihead.model import Transformer, count_parameters
+from multihead.presets import PRESETS, preset
 from multihead.run import Request, train
 from multihead.tables import Table
 from multihead.trainer import training_seconds

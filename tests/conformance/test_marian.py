@@ -10,11 +10,12 @@ import torch
 from torch import Tensor
 
 from multihead.checkpoint import load_model, save_model, weights_of
-from multihead.config import PRESETS, DataConfig, RunConfig, SearchConfig, UserError, configure
+from multihead.config import DataConfig, RunConfig, SearchConfig, UserError, configure
 from multihead.interop import export
 from multihead.marian_export import export_marian, why_not_marian
 from multihead.marian_import import import_marian
 from multihead.model import Transformer
+from multihead.presets import PRESETS
 from multihead.search import search
 from multihead.tokenizer import BOS_ID, EOS_ID, PAD_ID, SubwordTokenizer
 from tests.conftest import tiny_shape

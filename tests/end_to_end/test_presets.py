@@ -6,8 +6,9 @@ from pathlib import Path
 import pytest
 
 from multihead import load
-from multihead.config import PRESETS, Overrides, UserError
+from multihead.config import Overrides, UserError
 from multihead.interop import export
+from multihead.presets import PRESETS
 from multihead.run import Request, train
 from multihead.variants import MIXERS
 from tests.conftest import QUICK

@@ -6,7 +6,6 @@ from pathlib import Path
 import pytest
 
 from multihead.config import (
-    PRESETS,
     ConfigError,
     DataConfig,
     ModelConfig,
@@ -14,15 +13,13 @@ from multihead.config import (
     TrainConfig,
     UserError,
     configure,
-    dropout_for,
     flatten,
     from_json,
     parse_settings,
-    preset,
-    preset_for,
     read_toml,
     to_json,
 )
+from multihead.presets import PRESETS, dropout_for, preset, preset_for
 
 
 def test_the_defaults_are_the_papers_base_model() -> None:
@@ -142,8 +139,8 @@ def test_the_preset_grows_with_the_corpus() -> None:
 
 def test_dropout_grows_with_how_often_a_small_text_is_seen() -> None:
     """Nothing is learned by heart in three passes; a large corpus has the paper's dropout whatever happens."""
-    assert [dropout_for(20_000, epochs) for epochs in (3, 10, 40)] == [0.0, 0.1, 0.3]
-    assert [dropout_for(160_000, epochs) for epochs in (3, 10, 40)] == [0.0, 0.1, 0.2]
+    assert [dropout_for(20_000, epochs) for epochs in (3, 6, 10, 40, 100)] == [0.0, 0.1, 0.15, 0.2, 0.3]
+    assert [dropout_for(160_000, epochs) for epochs in (3, 6, 40, 100)] == [0.0, 0.1, 0.2, 0.2]
     assert [dropout_for(4_500_000, epochs) for epochs in (3, 40)] == [0.1, 0.1]
 
 

@@ -7,7 +7,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from multihead.config import configure, preset
+from multihead.config import configure
 from multihead.model import (
     ROOM,
     Dropout,
@@ -18,6 +18,7 @@ from multihead.model import (
     count_parameters,
     sinusoids,
 )
+from multihead.presets import preset
 from tests.conftest import tiny_shape
 
 SHAPES = [

@@ -11,10 +11,11 @@ from typer.testing import CliRunner
 
 from multihead import corpus
 from multihead.cli import app
-from multihead.config import PRESETS, ConfigError, ModelConfig, RunConfig, UserError, configure, preset, to_json
+from multihead.config import ConfigError, ModelConfig, RunConfig, UserError, configure, to_json
 from multihead.cost import GPUS, counted_flops, training_flops
 from multihead.model import Transformer, sinusoids
 from multihead.paper import positions, schedule, table2, table3
+from multihead.presets import PRESETS, preset
 from multihead.tables import Table, table_of
 from multihead.trainer import learning_rate
 from tests.conftest import tiny_shape
