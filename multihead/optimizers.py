@@ -3,6 +3,9 @@
 Muon (Jordan et al., 2024) moves a matrix by its momentum made orthogonal: every direction that the gradient names gets
 a step of the same size, the faint ones too. Embeddings, norms and biases are no maps from one space to another, and
 stay with Adam. The products that it needs do not grow with the batch.
+
+Weight decay, which the paper has not, is for the same matrices with either, and apart from the gradient (Loshchilov and
+Hutter, 2017): a text that is seen dozens of times is otherwise learned by heart with ever larger weights.
 """
 
 import math
@@ -26,11 +29,14 @@ ITERATIONS = 3
 
 def make_optimizers(model: Transformer, config: TrainConfig) -> list[Optimizer]:
     """What moves every weight of the model; their rates are set before each step."""
-    matrices = matrices_of(model) if config.optimizer == "muon" else []
+    matrices = matrices_of(model)
     taken = {id(matrix) for matrix in matrices}
     others = [parameter for parameter in model.parameters() if id(parameter) not in taken]
-    adam = torch.optim.Adam(others, lr=0.0, betas=(config.beta1, config.beta2), eps=config.eps, fused=True)
-    return [adam, Muon(matrices)] if matrices else [adam]
+    is_muon = config.optimizer == "muon"
+    groups = [{"params": others}, {"params": [] if is_muon else matrices, "weight_decay": config.weight_decay}]
+    betas = (config.beta1, config.beta2)
+    adam = torch.optim.AdamW(groups, lr=0.0, betas=betas, eps=config.eps, weight_decay=0.0, fused=True)
+    return [adam, Muon(matrices, config.weight_decay)] if is_muon else [adam]
 
 
 def matrices_of(model: Transformer) -> list[nn.Parameter]:
@@ -42,8 +48,8 @@ def matrices_of(model: Transformer) -> list[nn.Parameter]:
 class Muon(Optimizer):
     """Momentum, orthogonalised; matrices of one shape are moved together, and one in shards is put together first."""
 
-    def __init__(self, matrices: Iterable[nn.Parameter], momentum: float = 0.95) -> None:
-        super().__init__(matrices, {"lr": 0.0, "momentum": momentum})
+    def __init__(self, matrices: Iterable[nn.Parameter], weight_decay: float = 0.0, momentum: float = 0.95) -> None:
+        super().__init__(matrices, {"lr": 0.0, "weight_decay": weight_decay, "momentum": momentum})
 
     @torch.no_grad()
     def step(self, closure: None = None) -> None:  # type: ignore[override]  # no loss is evaluated anew
@@ -57,6 +63,7 @@ class Muon(Optimizer):
                 updates = orthogonal(torch.stack(directions))
                 size = group["lr"] * ADAM_LIKE * math.sqrt(max(shape))
                 for matrix, update in zip(matrices, updates, strict=True):
+                    matrix.mul_(1 - group["lr"] * group["weight_decay"])
                     matrix.sub_(in_shards_like(update, matrix), alpha=size)
 
     def _direction(self, matrix: nn.Parameter, momentum: float) -> Tensor:

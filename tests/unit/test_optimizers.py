@@ -6,7 +6,7 @@ from torch import nn
 
 from multihead.config import TrainConfig, configure
 from multihead.model import Transformer
-from multihead.optimizers import ADAM_LIKE, Muon, make_optimizers, orthogonal
+from multihead.optimizers import ADAM_LIKE, Muon, make_optimizers, matrices_of, orthogonal
 from tests.conftest import tiny_shape
 
 
@@ -73,3 +73,19 @@ def test_a_matrix_without_a_gradient_stays() -> None:
     muon.step()
     assert not torch.equal(matrices[0], matrices[1])
     assert torch.equal(matrices[1], torch.ones(2, 3))
+
+
+@pytest.mark.parametrize("optimizer", ["adam", "muon"])
+def test_weight_decay_takes_from_the_matrices_of_the_layers_alone(optimizer: str) -> None:
+    """Without a gradient to follow, a step takes the rate times `weight_decay` of each, and nothing of the others."""
+    model = Transformer(tiny_shape())
+    before = {name: weight.detach().clone() for name, weight in model.named_parameters()}
+    for one in make_optimizers(model, configure({"train.optimizer": optimizer, "train.weight_decay": 0.5}).train):
+        for group in one.param_groups:
+            group["lr"] = 0.1
+            for weight in group["params"]:
+                weight.grad = torch.zeros_like(weight)
+        one.step()
+    matrices = {id(matrix) for matrix in matrices_of(model)}
+    for name, weight in model.named_parameters():
+        torch.testing.assert_close(weight.detach(), before[name] * (0.95 if id(weight) in matrices else 1.0))
