@@ -30,7 +30,7 @@ def main(output: Path, runs: list[str]) -> None:
             axes.annotate(
                 f"{label}: {bleu:.1f}",
                 (minutes, bleu),
-                xytext=(0, 9),
+                xytext=(0, 17),
                 textcoords="offset points",
                 color=colour,
                 ha="right",
@@ -41,7 +41,9 @@ def main(output: Path, runs: list[str]) -> None:
     axes.set_xticks(ticks := [tick for tick in TICKS if tick < longest], [str(tick) for tick in ticks])
     axes.set_xticks([], minor=True)
     axes.set_xlabel("minutes since the command was given, raw text and all")
-    axes.set_title("Multi30k, BLEU on val: greedy on the way, beam 4 once published", loc="left")
+    axes.set_title(
+        "Multi30k en-de, BLEU on val: of 200 sentences, greedy, on the way; of all, beam 4, once published", loc="left"
+    )
     axes.grid(alpha=0.25)
     axes.spines[["top", "right"]].set_visible(False)
     figure.savefig(output, dpi=150)
