@@ -10,7 +10,7 @@ Hutter, 2017): a text that is seen dozens of times is otherwise learned by heart
 
 import math
 from collections.abc import Iterable
-from typing import cast
+from typing import Any, cast
 
 import torch
 from torch import Tensor, nn
@@ -33,7 +33,8 @@ def make_optimizers(model: Transformer, config: TrainConfig) -> list[Optimizer]:
     taken = {id(matrix) for matrix in matrices}
     others = [parameter for parameter in model.parameters() if id(parameter) not in taken]
     is_muon = config.optimizer == "muon"
-    groups = [{"params": others}, {"params": [] if is_muon else matrices, "weight_decay": config.weight_decay}]
+    groups: list[dict[str, Any]] = [{"params": others}]
+    groups += [] if is_muon else [{"params": matrices, "weight_decay": config.weight_decay}]
     betas = (config.beta1, config.beta2)
     adam = torch.optim.AdamW(groups, lr=0.0, betas=betas, eps=config.eps, weight_decay=0.0, fused=True)
     return [adam, Muon(matrices, config.weight_decay)] if is_muon else [adam]
