@@ -25,13 +25,13 @@ BLOCKS: list[tuple[str, str]] = re.findall(r"```(python)?\n(.*?)```", PAGE, re.D
 
 @pytest.fixture(scope="module")
 def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder with a model of ours and one of OPUS-MT, and the examples beside them."""
+    """A folder with a model of the paper's kind and one of OPUS-MT, and the examples beside them."""
     folder = tmp_path_factory.mktemp("page")
     tokenizer = SubwordTokenizer.learn(SENTENCES * 3, 300)
     torch.manual_seed(1)
     model = Transformer(tiny_shape(vocab_size=tokenizer.vocab_size, d_k=4, d_v=4, max_len=300))
     config = RunConfig(model=model.config, data=DataConfig(source_lang="en", target_lang="de"))
-    save_model(folder / "en-de", weights_of(model), config, tokenizer.to_json(), {"steps": 1})
+    save_model(folder / "my-model", weights_of(model), config, tokenizer.to_json(), {"steps": 1})
     opus_folder(folder / "opus-mt-en-de")
     (folder / "examples").symlink_to(ROOT / "examples")
     return folder
