@@ -1,6 +1,7 @@
 """Text to text: lines in, as many translations out, in order, whatever is in them and however many they are."""
 
 import json
+import re
 import sys
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -175,11 +176,12 @@ class Translator:
         checked = [_Checked(hypotheses=one.best(config.n_best)) for one in self.engine.search(segments, config)]
         faults = [self._fault(segment, one.hypotheses[0]) for segment, one in zip(segments, checked, strict=True)]
         for fault, remedy in _REMEDIES.items():
-            wrong = [at for at, found in enumerate(faults) if found == fault]
-            again = self.engine.search([segments[at] for at in wrong], remedy(config)) if not config.sample else []
+            wrong, wider = [at for at, found in enumerate(faults) if found == fault], remedy(config)
+            again = self.engine.search([segments[at] for at in wrong], wider) if not config.sample else []
             for at, found in zip_longest(wrong, again):
-                candidates = found.best(max(2, config.n_best)) if found else []
-                mended = [one for one in candidates if not self._fault(segments[at], one)][: config.n_best]
+                candidates = found.best(max(2, wider.n_best)) if found else []
+                bearable = {"", "number"} - {fault}  # a wrong number is better than no sentence at all
+                mended = [one for one in candidates if self._fault(segments[at], one) in bearable][: config.n_best]
                 warning = f"{fault}: searched again" if mended else f"{fault}: {_MEANING[fault]}"
                 checked[at] = _Checked(hypotheses=mended or checked[at].hypotheses, warnings=[warning])
         return checked
@@ -193,7 +195,9 @@ class Translator:
         same_language = self.config.data.source_lang == self.config.data.target_lang
         source = self.tokenizer.decode(segment).strip()
         # A name or a number is rightly copied; a whole sentence is not.
-        return "copy" if text == source and len(source.split()) > COPY_WORDS and not same_language else ""
+        if text == source and len(source.split()) > COPY_WORDS and not same_language:
+            return "copy"
+        return "number" if numbers(source) - numbers(text) else ""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -236,12 +240,24 @@ _MEANING = {
     "empty": "the model gave no translation",
     "loop": "the translation repeats itself",
     "copy": "the translation is the source",
+    "number": "a number of the source is not in the translation",
 }
 _REMEDIES: dict[str, Callable[[SearchConfig], SearchConfig]] = {
     "empty": lambda config: replace(config, min_length=1),
     "loop": lambda config: replace(config, no_repeat=3),
     "copy": lambda config: replace(config, n_best=max(2, config.n_best), beam=max(4, config.beam)),
+    "number": lambda config: replace(config, n_best=max(16, config.n_best), beam=max(16, config.beam)),
 }
+_NUMBER = re.compile(r"(?<![\d:])\d+(?:[.,'\u2019]\d+|[ \u00a0\u202f]\d{3}(?!\d))*(?!\d*:)")
+
+
+def numbers(text: str) -> set[str]:
+    """The digits of each number of two or more, whatever stands between them: 10,000 and 10.000 are one number.
+
+    A single digit is often spelled out, and a time of day may be told otherwise.
+    """
+    found = (re.sub(r"\D", "", number) for number in _NUMBER.findall(text))
+    return {digits for digits in found if len(digits) > 1}
 
 
 def has_loop(tokens: Sequence[int], times: int = 4, longest: int = 8) -> bool:

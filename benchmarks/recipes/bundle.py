@@ -26,7 +26,8 @@ whatever shares a side with them, were left out.
 
 - Everyday sentences of about 3 to 15 words. Longer ones, news, law, medicine and technical text are beyond it.
 - English has one *you* and German three: it says *du* more often than *Sie* or *ihr*, and cannot be told which one.
-- A number of three digits or more may lose or change one (*250 students* became *25 Schüler*), and times of day too.
+- Of numbers with four digits every fifth comes out wrong, of shorter ones every fifteenth; a warning says so. Times of
+  day also do, without one.
 - Words that 160,000 short sentences do not hold are guessed from their pieces, or copied.
 - A sentence is translated by itself: *it* and *she* do not know the sentence before.
 - The text was written by volunteers; its names (Tom, Mary) may turn up where none was said.

@@ -17,7 +17,7 @@ from multihead.config import ConfigError, RunConfig, SearchConfig, UserError, co
 from multihead.model import Transformer
 from multihead.search import Found, Hypothesis
 from multihead.tokenizer import SubwordTokenizer
-from multihead.translate import Input, Translation, Translator, as_line, has_loop
+from multihead.translate import Input, Translation, Translator, as_line, has_loop, numbers
 from tests.conftest import copy_or_reverse
 
 TEXTS = ["Ein Mann fährt mit dem Fahrrad zum Bahnhof.", "A man rides his bike to the station, doesn't he?"] * 5
@@ -232,6 +232,48 @@ def test_what_repeats_itself_may_be_translated_so(monkeypatch: pytest.MonkeyPatc
 def test_a_name_may_be_copied(monkeypatch: pytest.MonkeyPatch) -> None:
     scripted(monkeypatch, "Bahnhof", "")
     assert RANDOM.translate("Bahnhof").warnings == []
+
+
+def test_a_number_that_got_lost_is_searched_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = scripted(monkeypatch, "25 Männer fahren", "250 Männer fahren")
+    result = RANDOM.translate("250 men ride")
+    assert result.text == "250 Männer fahren"
+    assert result.warnings == ["number: searched again"]
+    assert asked[1].beam > asked[0].beam
+
+
+def test_a_number_that_stays_lost_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    scripted(monkeypatch, "25 Männer fahren", "2500 Männer fahren")
+    result = RANDOM.translate("250 men ride")
+    assert result.text == "25 Männer fahren"
+    assert result.warnings == ["number: a number of the source is not in the translation"]
+
+
+def test_a_loop_is_mended_even_if_a_number_gets_lost(monkeypatch: pytest.MonkeyPatch) -> None:
+    scripted(monkeypatch, "Mann Mann Mann Mann Mann", "Ein Mann")
+    assert RANDOM.translate("250 men ride").text == "Ein Mann"
+
+
+@pytest.mark.parametrize(
+    ("source", "translation"),
+    [
+        ("It costs 10,000 euros", "Es kostet 10.000 Euro"),
+        ("It costs 10,000 euros", "Es kostet 10 000 Euro"),
+        ("1.75 metres", "1,75 Meter"),
+        ("at 7:45 p.m.", "um 19.45 Uhr"),
+        ("3 men", "drei Männer"),
+        ("1987 and 1988", "1988 und 1987"),
+    ],
+)
+def test_a_number_may_be_written_otherwise(source: str, translation: str) -> None:
+    assert numbers(source) <= numbers(translation)
+
+
+@pytest.mark.parametrize(
+    ("source", "translation"), [("250 men", "25 Männer"), ("1987", "1978"), ("20 men", "2 Männer")]
+)
+def test_another_number_is_another_number(source: str, translation: str) -> None:
+    assert numbers(source) - numbers(translation)
 
 
 # What a translation says
