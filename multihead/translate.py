@@ -10,6 +10,7 @@ from dataclasses import asdict, dataclass, field, replace
 from itertools import islice, zip_longest
 from pathlib import Path
 from typing import TypeVar, overload
+from unicodedata import decimal
 
 from multihead import attention, shortlist, trees
 from multihead.attention import AttentionMaps
@@ -252,11 +253,11 @@ _NUMBER = re.compile(r"(?<![\d:])\d+(?:[.,'\u2019]\d+|[ \u00a0\u202f]\d{3}(?!\d)
 
 
 def numbers(text: str) -> set[str]:
-    """The digits of each number of two or more, whatever stands between them: 10,000 and 10.000 are one number.
+    """The digits of each number of two or more, in any script: 10,000 and 10.000 are one number.
 
     A single digit is often spelled out, and a time of day may be told otherwise.
     """
-    found = (re.sub(r"\D", "", number) for number in _NUMBER.findall(text))
+    found = ("".join(str(decimal(sign)) for sign in number if sign.isdecimal()) for number in _NUMBER.findall(text))
     return {digits for digits in found if len(digits) > 1}
 
 

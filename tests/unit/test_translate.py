@@ -262,6 +262,7 @@ def test_a_loop_is_mended_even_if_a_number_gets_lost(monkeypatch: pytest.MonkeyP
         ("1.75 metres", "1,75 Meter"),
         ("at 7:45 p.m.", "um 19.45 Uhr"),
         ("3 men", "drei Männer"),
+        ("250 men", "٢٥٠ رجلا"),
         ("1987 and 1988", "1988 und 1987"),
     ],
 )
