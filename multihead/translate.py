@@ -173,18 +173,20 @@ class Translator:
     # Searching
 
     def _search(self, segments: list[list[int]], config: SearchConfig) -> list["_Checked"]:
-        """The repetition guard: what looks wrong is searched once more with a setting against it, and flagged."""
+        """The guard: what looks wrong is searched once more with a setting against it, and flagged."""
         checked = [_Checked(hypotheses=one.best(config.n_best)) for one in self.engine.search(segments, config)]
         faults = [self._fault(segment, one.hypotheses[0]) for segment, one in zip(segments, checked, strict=True)]
         for fault, remedy in _REMEDIES.items():
-            wrong, wider = [at for at, found in enumerate(faults) if found == fault], remedy(config)
-            again = self.engine.search([segments[at] for at in wrong], wider) if not config.sample else []
+            wrong, setting = [at for at, found in enumerate(faults) if found == fault], remedy(config)
+            again = self.engine.search([segments[at] for at in wrong], setting) if not config.sample else []
+            bearable = {"", "number"} - {fault}  # a wrong number is better than no sentence at all
             for at, found in zip_longest(wrong, again):
-                candidates = found.best(max(2, wider.n_best)) if found else []
-                bearable = {"", "number"} - {fault}  # a wrong number is better than no sentence at all
+                candidates = found.best(max(2, setting.n_best)) if found else []
                 mended = [one for one in candidates if self._fault(segments[at], one) in bearable][: config.n_best]
-                warning = f"{fault}: searched again" if mended else f"{fault}: {_MEANING[fault]}"
-                checked[at] = _Checked(hypotheses=mended or checked[at].hypotheses, warnings=[warning])
+                warnings = [f"{fault}: searched again" if mended else f"{fault}: {_MEANING[fault]}"]
+                if mended and (left := self._fault(segments[at], mended[0])):
+                    warnings.append(f"{left}: {_MEANING[left]}")
+                checked[at] = _Checked(hypotheses=mended or checked[at].hypotheses, warnings=warnings)
         return checked
 
     def _fault(self, segment: list[int], hypothesis: Hypothesis) -> str:
