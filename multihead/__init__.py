@@ -33,13 +33,15 @@ def train(
     valid_target: str | Path | None = None,
     data: str | Path | None = None,
     preset: str | None = None,
+    start_from: str | Path | None = None,
     settings: Mapping[str, object] | None = None,
 ) -> Path:
     """Train a translation model into the folder `output`; called again, it goes on where it stopped.
 
     The text is `source` and `target`, files in which line n of one translates line n of the other, or lists of such
     files with `weights`, which say how often the pairs of each come in an epoch; or `data`, a corpus made by
-    `multihead prepare`; or, with neither, the embedded one. `settings` are fields by their dotted names:
+    `multihead prepare`; or, with neither, the embedded one. `start_from` is a trained model to begin with, by its
+    folder or name: its shape, vocabulary and weights. `settings` are fields by their dotted names:
     `{"train.steps": 5000}`.
     """
     from multihead.run import Request
@@ -60,6 +62,6 @@ def train(
         valid_target=path(valid_target),
         data=path(data),
         preset=preset,
-        settings=settings or {},
+        settings={**(settings or {}), **({"train.start_from": str(start_from)} if start_from else {})},
     )
     return run(request)

@@ -20,9 +20,10 @@ from multihead.config import ConfigError, SearchConfig, UserError
 from multihead.ctranslate2_export import cached_export
 from multihead.devices import apart, peak_memory_mb
 from multihead.files import replacing
+from multihead.hub import find_model
 from multihead.metrics import bleu
 from multihead.tokenizer import SubwordTokenizer
-from multihead.translate import Input, Translator, find_model, load
+from multihead.translate import Input, Translator, load
 
 WARM_UP = 64  # sentences that are not timed
 BATCH_SIZES = (512, 1024, 2048, 4096)  # tokens, of which CTranslate2 is given the best

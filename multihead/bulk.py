@@ -25,9 +25,10 @@ from rich.progress import Progress
 
 from multihead.config import SearchConfig, UserError
 from multihead.files import replace_text, sha256, sync
+from multihead.hub import find_model
 from multihead.journal import plain_talk
 from multihead.text import file_size, read_lines
-from multihead.translate import MAX_CHARACTERS, Translator, find_model, load
+from multihead.translate import MAX_CHARACTERS, Translator, load
 
 if TYPE_CHECKING:
     import pyarrow

@@ -18,7 +18,7 @@ UNKNOWN_LICENCE = "not given (`--set data.licence=...`); fill it in before you s
 
 def write_card(name: str, config: RunConfig, summary: Summary, provenance: Provenance) -> str:
     """README.md of a model folder."""
-    model, data = config.model, config.data
+    model, data, start = config.model, config.data, config.train.start_from
     languages = f"{data.source_lang or '?'} → {data.target_lang or '?'}"
     return "\n".join(
         [
@@ -34,6 +34,7 @@ def write_card(name: str, config: RunConfig, summary: Summary, provenance: Prove
             *_cleaning(summary),
             f"- licence of the text: {data.licence or UNKNOWN_LICENCE}\n",
             "## Training\n",
+            *([f"- started from {Path(start).name}: its text and licence count too"] if start else []),
             f"- {provenance['steps']:,} steps, {provenance['target_tokens']:,} target tokens, "
             f"{provenance['seconds'] / 60:.1f} minutes, seed {config.train.seed}",
             f"- cost as the paper counts it (time by capacity, §6.1): {provenance['flops_by_time']:.2g} FLOPs at "

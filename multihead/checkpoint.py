@@ -102,12 +102,6 @@ def saved_steps(checkpoints: Path) -> list[int]:
     return sorted(int(name[1]) for name in names if name)
 
 
-def latest(checkpoints: Path, talk: Talk) -> Checkpoint | None:
-    """The newest checkpoint that verifies; damaged ones are passed over in words."""
-    folder = newest_intact(checkpoints, talk)
-    return load(folder) if folder else None
-
-
 def newest_intact(checkpoints: Path, talk: Talk) -> Path | None:
     """The folder of the newest checkpoint that verifies."""
     for step in reversed(saved_steps(checkpoints)):

@@ -46,6 +46,9 @@ ValidTarget = Annotated[Path | None, typer.Option(help="Its translation.")]
 VocabSize = Annotated[
     int | None, typer.Option(help="Pieces in the joint vocabulary; chosen by corpus size if not given.")
 ]
+StartFrom = Annotated[
+    str | None, typer.Option("--from", help="A trained model to start from: its shape, vocabulary and weights.")
+]
 SourceLang = Annotated[
     str | None, typer.Option(help="Language of the source, such as en; guessed from a.en if not given.")
 ]
@@ -64,6 +67,7 @@ def train_command(
     data: Annotated[Path | None, typer.Option(help="A corpus made by `multihead prepare`, instead of text.")] = None,
     preset_name: Annotated[str | None, typer.Option("--preset", help="tiny, small, base, big or table3-...")] = None,
     vocab_size: VocabSize = None,
+    start: StartFrom = None,
     steps: Annotated[int | None, typer.Option(help="Stop after this many steps.")] = None,
     minutes: Annotated[float | None, typer.Option(help="Stop after this much time, everything included.")] = None,
     source_lang: SourceLang = None,
@@ -76,6 +80,7 @@ def train_command(
 
     options = {
         "model.vocab_size": vocab_size,
+        "train.start_from": start,
         "train.steps": steps,
         "train.minutes": minutes,
         "data.source_lang": source_lang,
@@ -104,6 +109,7 @@ def prepare_command(
     valid_source: ValidSource = None,
     valid_target: ValidTarget = None,
     vocab_size: VocabSize = None,
+    start: StartFrom = None,
     source_lang: SourceLang = None,
     target_lang: TargetLang = None,
     settings: Settings = None,
@@ -115,16 +121,22 @@ def prepare_command(
     from multihead import corpus
     from multihead.config import configure
     from multihead.journal import plain_talk
+    from multihead.start import start_from
 
-    options = {"model.vocab_size": vocab_size, "data.source_lang": source_lang, "data.target_lang": target_lang}
+    languages = {"data.source_lang": source_lang, "data.target_lang": target_lang}
+    given = _settings(config, settings, {"model.vocab_size": vocab_size, "train.start_from": start, **languages})
     if not source or not target:
         raise ConfigError("--source and --target are needed: the text to prepare, and its translation")
-    run_config = configure(corpus.languages_of(source, target), _settings(config, settings, options))
+    run_config = configure(corpus.languages_of(source, target), given)
+    model = start_from(run_config.train.start_from) if run_config.train.start_from else None
+    if model:
+        run_config = model.kept_in(run_config, given)
     valid = (valid_source, valid_target) if valid_source and valid_target else None
     if bool(valid_source) != bool(valid_target):
         raise ConfigError("--valid-source and --valid-target go together")
     text = corpus.from_files(source, target, valid, weight or ())
-    corpus.prepare(text, output, run_config.data, vocab_size, plain_talk(Console(stderr=True)))
+    vocabulary = model.tokenizer if model else vocab_size
+    corpus.prepare(text, output, run_config.data, vocabulary, plain_talk(Console(stderr=True)))
 
 
 @app.command("average")
@@ -262,8 +274,8 @@ def export_command(
     ] = "float32",
 ) -> None:
     """Write the same model for another engine: CTranslate2, Hugging Face Marian or ONNX."""
+    from multihead.hub import find_model
     from multihead.interop import export
-    from multihead.translate import find_model
 
     export(find_model(model), target_format, output, quantization)
     _say(f"written to {output}")
@@ -437,7 +449,7 @@ def plan_command(
 def info_command(model: Model, as_json: Json = False) -> None:
     """Say what a model is: shape, parameters, languages, data, training cost, scores."""
     from multihead import card
-    from multihead.translate import find_model
+    from multihead.hub import find_model
 
     facts = card.facts(find_model(model))
     print(json.dumps(facts, indent=2, ensure_ascii=False) if as_json else card.as_text(facts))

@@ -130,6 +130,7 @@ class DataConfig:
 class TrainConfig:
     """Optimiser, schedule and regularisation of §5.3 and §5.4, and when a run saves, validates and stops."""
 
+    start_from: str = ""  # model whose shape, vocabulary and weights a run begins with; without one, with chance
     steps: Positive = 100_000  # updates of the weights
     minutes: NonNegative = 0.0  # stop after this wall time, everything included (0: no limit)
     warmup: Positive = 4000  # steps over which the rate rises (§5.3)

@@ -152,21 +152,23 @@ def prepare(
     text: ParallelText,
     folder: Path,
     config: DataConfig,
-    vocab_size: int | None = None,
+    vocabulary: int | SubwordTokenizer | None = None,
     talk: Talk = lambda line: None,
 ) -> Summary:
     """Clean `text`, learn the tokenizer and write `folder`, which appears whole or not at all.
 
+    `vocabulary` is how many pieces to learn, or a tokenizer that knows them already.
     A process for each core works on it once the text is large, and no step holds more than some millions of pairs.
     """
     if folder.exists() and not (folder.is_dir() and not any(folder.iterdir())):
         raise UserError(f"{folder} is there already and is not empty: choose another folder, or remove it")
-    check_can_be_learned(config.tokenizer)
+    if not isinstance(vocabulary, SubwordTokenizer):
+        check_can_be_learned(config.tokenizer)
     report = Report()
     with appearing_whole(folder) as aside:
         with Spool(aside / "clean") as spool:
             held_out = _clean_into(spool, text, config, report)
-            tokenizer = _learn_tokenizer(spool, report.kept, config, vocab_size)
+            tokenizer = _tokenizer(vocabulary, spool, report.kept, config)
             (aside / "tokenizer.json").write_text(tokenizer.to_json(), encoding="utf-8")
             encoder = _Encoder(folder=aside, config=config, held_out=held_out)
             parts = _encode(encoder, spool, report, [weight for _, weight in text.corpora()])
@@ -233,14 +235,18 @@ class _SmallestFingerprints:
         return set(self._smallest[:n_sources].tolist())
 
 
-def _learn_tokenizer(spool: Spool, n_pairs: int, config: DataConfig, vocab_size: int | None) -> SubwordTokenizer:
+def _tokenizer(
+    vocabulary: int | SubwordTokenizer | None, spool: Spool, n_pairs: int, config: DataConfig
+) -> SubwordTokenizer:
+    if isinstance(vocabulary, SubwordTokenizer):
+        return vocabulary
     from_each = -(-LEARNING_SAMPLE // len(spool.segments))
     sides = (side for segment in spool.segments for pair in islice(spool.read(segment), from_each) for side in pair)
     texts = map(trees.words_of, sides) if config.tree else sides
-    tokenizer = SubwordTokenizer.learn(texts, vocab_size or vocab_size_for(n_pairs), config.tokenizer)
-    if vocab_size and tokenizer.vocab_size < vocab_size:
+    tokenizer = SubwordTokenizer.learn(texts, vocabulary or vocab_size_for(n_pairs), config.tokenizer)
+    if vocabulary and tokenizer.vocab_size < vocabulary:
         raise UserError(
-            f"this corpus gives a vocabulary of {tokenizer.vocab_size:,} pieces, not {vocab_size:,}: "
+            f"this corpus gives a vocabulary of {tokenizer.vocab_size:,} pieces, not {vocabulary:,}: "
             f"ask for {tokenizer.vocab_size} or fewer, or name no size and it will be chosen"
         )
     return tokenizer

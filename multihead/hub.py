@@ -1,4 +1,7 @@
-"""Models of the Hugging Face hub by name, `hf:owner/name`: downloaded once, imported once, and kept."""
+"""Models by name: a folder, one that comes along, or one of the Hugging Face hub, `hf:owner/name`.
+
+Those of the hub are downloaded once, imported once, and kept.
+"""
 
 import re
 from pathlib import Path
@@ -6,7 +9,7 @@ from pathlib import Path
 from filelock import FileLock
 
 from multihead.config import UserError
-from multihead.files import cache_folder
+from multihead.files import BUNDLED, cache_folder
 from multihead.marian_folder import MarianFolder
 from multihead.marian_import import import_marian
 
@@ -17,6 +20,22 @@ FILES = ["*.json", "*.safetensors", "*.spm", "README.md"]  # nothing that could 
 
 def is_on_hub(name: str) -> bool:
     return name.startswith(PREFIX)
+
+
+def find_model(name: str | Path) -> Path:
+    """The folder of a model."""
+    if is_on_hub(str(name)):
+        return fetch(str(name))
+    folder = Path(name)
+    if folder.is_dir():
+        return folder
+    bundled = {model.name: model for model in BUNDLED.iterdir() if model.is_dir()}
+    if str(name) in bundled:
+        return bundled[str(name)]
+    raise UserError(
+        f"there is no model '{name}': give the folder of a model, such as the --output of a training run, "
+        f"hf:owner/name, or one that comes with the package ({', '.join(sorted(bundled))})"
+    )
 
 
 def fetch(name: str) -> Path:

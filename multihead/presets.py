@@ -1,6 +1,9 @@
 """Choices under a name: the paper's models, small ones, rows of Table 3; and what fits a corpus when none is named."""
 
-from multihead.config import ConfigError, Overrides, nearest
+from multihead.config import ConfigError, Overrides, TrainConfig, nearest
+
+GENTLER_RATE = 0.3  # of a new model's
+FEWER_STEPS = 10  # times
 
 _SMALL_DATA: Overrides = {
     # Pre-norm bears the larger rates that small models like, so a short warm-up is enough; Muon needs fewer steps; a
@@ -154,6 +157,17 @@ def dropout_for(n_pairs: int, epochs: float) -> float:
         if epochs < fewer_than:
             return dropout
     return 0.3 if n_pairs < 60_000 else 0.2
+
+
+def gentler(preset: Overrides) -> Overrides:
+    """A preset for a model that is trained already.
+
+    At the rate of a new one it would forget what it knows, and it has less to learn.
+    """
+    defaults = TrainConfig()
+    rate, steps = preset.get("train.lr_scale", defaults.lr_scale), preset.get("train.steps", defaults.steps)
+    assert isinstance(rate, float) and isinstance(steps, int)
+    return {**preset, "train.lr_scale": GENTLER_RATE * rate, "train.steps": steps // FEWER_STEPS}
 
 
 def vocab_size_for(n_pairs: int) -> int:

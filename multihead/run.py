@@ -30,6 +30,8 @@ from multihead.journal import Figures, Journal, Silence, plain_talk
 from multihead.metrics import scores
 from multihead.model import count_parameters
 from multihead.plan import LONGEST
+from multihead.shortlist import Shortlist
+from multihead.start import Start, start_from
 from multihead.tokenizer import SubwordTokenizer
 from multihead.trainer import Meter, Trainer, learning_rate, training_seconds
 
@@ -101,6 +103,8 @@ def _make_trainer(request: Request, ranks: Ranks, talk: Talk, started: float) ->
     if saved := ranks.from_first(lambda: _newest_checkpoint(request.output, talk)):
         trainer.restore(checkpoint.load(saved), saved)
         talk(f"going on from step {trainer.state.step:,}")
+    elif name := run_config.train.start_from:
+        checkpoint.load_weights(trainer.trained, checkpoint.weights_of(start_from(name).model), Path(name))
     processes = "" if ranks.n_ranks == 1 else f", {ranks.n_ranks} processes ({run_config.train.parallel})"
     talk(
         f"{count_parameters(trainer.trained) / 1e6:.1f} million parameters, {len(trainer.train_shards):,} pairs, "
@@ -159,33 +163,48 @@ def _begin(request: Request, talk: Talk, n_processes: int) -> tuple[RunConfig, P
     """Prepare the text, and settle what was left open: the preset and the size of the vocabulary."""
     # A wrong setting is refused before an hour is spent on the text.
     asked = configure(presets.preset(request.preset) if request.preset else {}, request.languages(), request.settings)
+    start = start_from(asked.train.start_from) if asked.train.start_from else None
+    if start:
+        asked = start.kept_in(asked, request.settings)
     data = request.output / "data"
     if request.data:
         summary = corpus.read_summary(request.data)
         if not data.exists():
             data.symlink_to(request.data.resolve(), target_is_directory=True)
     else:
-        summary = _prepare(request, asked, data, talk)
+        summary = _prepare(request, asked, start, data, talk)
+    if start:
+        start.check_vocabulary(data)
     settled = {
         MODEL_VOCAB: summary.vocab_size,
         "data.tokenizer": summary.tokenizer,
         "data.max_length": summary.max_length,
     }
     languages = {"data.source_lang": summary.source_lang, "data.target_lang": summary.target_lang}
-    if request.preset:
-        fitting = presets.preset(request.preset)
-    else:
-        name, why = presets.preset_for(summary.train_pairs)
-        planned = configure(presets.preset(name), request.settings, settled)
+    fitting = _fitting_preset(request, summary.train_pairs, start, talk)
+    if not request.preset:
+        planned = configure(fitting, request.settings, settled)
         epochs = _expected_epochs(planned, corpus.Shards(data, "train"), n_processes)
         dropout = presets.dropout_for(summary.train_pairs, epochs)
-        fitting = {**presets.preset(name), "model.dropout": dropout}
-        talk(f"{summary.train_pairs:,} pairs: preset {name}; {why} (--preset takes another)")
+        fitting = {**fitting, "model.dropout": dropout}
         talk(f"about {epochs:.2g} passes over the text: dropout {dropout:g} (--set model.dropout=0.2 takes another)")
     final = configure(fitting, languages, request.settings, settled)
+    if start and (words := shortlist.load(start.folder)):
+        words.save(request.output)
     replace_text(request.output / "config.json", config.to_json(final))
     talk(_in_words(final))
     return final, data
+
+
+def _fitting_preset(request: Request, n_pairs: int, start: Start | None, talk: Talk) -> Overrides:
+    """The preset that was asked for, or that fits the text; of a model to start from, it says only how to train."""
+    name, why = (request.preset, "") if request.preset else presets.preset_for(n_pairs)
+    if start:
+        talk(f"starting from {start.name}: its shape and vocabulary, trained as in preset {name}, but more gently")
+        return {**presets.gentler(presets.preset(name)), **start.kept}
+    if why:
+        talk(f"{n_pairs:,} pairs: preset {name}; {why} (--preset takes another)")
+    return presets.preset(name)
 
 
 def _expected_epochs(planned: RunConfig, pairs: corpus.Shards, n_processes: int) -> float:
@@ -209,7 +228,7 @@ def _in_words(final: RunConfig) -> str:
     )
 
 
-def _prepare(request: Request, asked: RunConfig, data: Path, talk: Talk) -> Summary:
+def _prepare(request: Request, asked: RunConfig, start: Start | None, data: Path, talk: Talk) -> Summary:
     text = request.text()
     if text.description:
         talk(text.description)
@@ -217,6 +236,8 @@ def _prepare(request: Request, asked: RunConfig, data: Path, talk: Talk) -> Summ
         summary = corpus.read_summary(data)
         if summary.is_of(text) and summary.tokenizer == asked.data.tokenizer:
             return summary
+    if start:
+        return corpus.prepare(text, data, asked.data, start.tokenizer, talk)
     vocab_size = asked.model.vocab_size if MODEL_VOCAB in request.settings else None
     return corpus.prepare(text, data, asked.data, vocab_size, talk)
 
@@ -365,11 +386,20 @@ class Run:
         provenance = self._provenance(published, loss)
         checkpoint.save_model(self.output, weights, trainer.config, trainer.tokenizer.to_json(), provenance)
         forms = other_forms(trainer.tokenizer, trainer.config.data)
-        shortlist.learn(trainer.train_shards, trainer.config.model.vocab_size, forms).save(self.output)
+        self._publish_shortlist(shortlist.learn(trainer.train_shards, trainer.config.model.vocab_size, forms))
         summary = corpus.read_summary(self.output / "data")
         replace_text(self.output / "README.md", write_card(self.output.name, trainer.config, summary, provenance))
         self.journal.draw()
         self._tell_published(provenance)
+
+    def _publish_shortlist(self, words: Shortlist) -> None:
+        """With the words of the model that the run started from: it knows more than this text."""
+        if self.config.start_from:
+            before = shortlist.load(self.output)
+            if before is None:
+                return  # that model may say anything
+            words = words.joined(before)
+        words.save(self.output)
 
     def _provenance(self, published: str, loss: float) -> checkpoint.Provenance:
         """What the card and `multihead info` say of the model; validation text is translated with the paper's beam."""
@@ -382,6 +412,7 @@ class Run:
         return {
             "steps": state.step,
             "published": published,
+            **({"started_from": self.config.start_from} if self.config.start_from else {}),
             "parameters": parameters,
             "target_tokens": state.tokens_seen,
             "seconds": round(state.seconds, 1),

@@ -67,6 +67,15 @@ class Shortlist:
         barred = torch.zeros(n_sentences, len(ids), device=ids.device).masked_fill_(~allowed[:, ids], -math.inf)
         return Words(ids, barred, end=int(torch.searchsorted(ids, EOS_ID)))
 
+    def joined(self, other: "Shortlist") -> "Shortlist":
+        """What either of them lets a source say."""
+        candidates = torch.cat([self.candidates, other.candidates], dim=1).sort(dim=1).values
+        candidates[:, 1:][candidates[:, 1:] == candidates[:, :-1]] = EOS_ID  # each word once
+        last = (candidates == EOS_ID).sort(dim=1, stable=True).indices
+        width = max(1, int((candidates != EOS_ID).sum(dim=1).max()))
+        candidates = candidates.gather(1, last)
+        return Shortlist(candidates[:, :width], torch.cat([self.frequent, other.frequent]).unique())
+
     def to(self, device: torch.device) -> "Shortlist":
         return Shortlist(self.candidates.to(device), self.frequent.to(device))
 

@@ -20,8 +20,7 @@ from multihead.ctranslate2_engine import CTranslate2Engine, FastestEngine
 from multihead.ctranslate2_export import cached_export, has_ctranslate2, why_not_ctranslate2
 from multihead.devices import pick_device
 from multihead.engines import Engine, TorchEngine
-from multihead.files import BUNDLED
-from multihead.hub import fetch, is_on_hub
+from multihead.hub import find_model
 from multihead.model import Transformer
 from multihead.search import Hypothesis, length_penalty
 from multihead.sentences import cut
@@ -303,22 +302,6 @@ def _gains(models: list[Transformer], words: Shortlist | None) -> bool:
     """Whether CTranslate2 is the faster one: on CPUs, and only with a shortlist if no sentence may share a batch."""
     able = len(models) == 1 and words is not None and not why_not_ctranslate2(models[0].config)
     return able and has_ctranslate2() and pick_device().type == "cpu"
-
-
-def find_model(name: str | Path) -> Path:
-    """The folder of a model."""
-    if is_on_hub(str(name)):
-        return fetch(str(name))
-    folder = Path(name)
-    if folder.is_dir():
-        return folder
-    bundled = {model.name: model for model in BUNDLED.iterdir() if model.is_dir()}
-    if str(name) in bundled:
-        return bundled[str(name)]
-    raise UserError(
-        f"there is no model '{name}': give the folder of a model, such as the --output of a training run, "
-        f"hf:owner/name, or one that comes with the package ({', '.join(sorted(bundled))})"
-    )
 
 
 # Files

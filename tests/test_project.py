@@ -30,6 +30,7 @@ LAYERS = [
         *("bench_training", "ctranslate2_engine", "hub", "interop"),
         *("paper.positions", "paper.schedule", "paper.table1", "plan"),
     },
+    {"start"},
     {"run", "translate"},
     {
         *("bench_translation", "bulk", "evaluate", "paper.table2", "paper.table3"),

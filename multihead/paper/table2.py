@@ -12,9 +12,9 @@ from multihead import checkpoint
 from multihead.config import ConfigError, UserError, configure
 from multihead.cost import CPU_SHARE, FLOAT32_SHARE, GPUS, SENTENCE, Device, counted_flops, flops_by_time
 from multihead.devices import matmul_flops, pick_device
+from multihead.hub import find_model
 from multihead.presets import PRESETS, preset
 from multihead.tables import Table
-from multihead.translate import find_model
 
 Record = dict[str, Any]
 

@@ -16,10 +16,11 @@ import uvicorn
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from multihead.config import UserError
+from multihead.hub import find_model
 from multihead.serve.app import Server, make_app
 from multihead.serve.guards import LOG, Access
 from multihead.serve.service import Limits, Service
-from multihead.translate import find_model, load
+from multihead.translate import load
 
 RECEIVE_SECONDS = 20.0  # in which a request has to be there, from its first byte to its last
 MOST_CONNECTIONS = 2000  # with idle ones; beyond it a client is hung up on

@@ -7,7 +7,8 @@ import pytest
 import multihead
 from multihead import card
 from multihead.files import BUNDLED
-from multihead.translate import Translator, find_model
+from multihead.hub import find_model
+from multihead.translate import Translator
 
 MOST_BYTES = 20_000_000
 

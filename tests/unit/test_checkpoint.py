@@ -102,15 +102,13 @@ def test_a_damaged_checkpoint_is_passed_over_in_words(tmp_path: Path, damage: Ca
     checkpoint.save(tmp_path, sample(step=5))
     damage(checkpoint.save(tmp_path, sample(step=6)))
     said: list[str] = []
-    found = checkpoint.latest(tmp_path, said.append)
-    assert found is not None
-    assert found.state.step == 5
+    assert checkpoint.newest_intact(tmp_path, said.append) == tmp_path / "step-5"
     assert len(said) == 1
     assert "step-6" in said[0]
 
 
 def test_no_checkpoint_is_found_where_there_is_none(tmp_path: Path) -> None:
-    assert checkpoint.latest(tmp_path / "nowhere", quiet) is None
+    assert checkpoint.newest_intact(tmp_path / "nowhere", quiet) is None
 
 
 def test_a_checkpoint_of_a_newer_format_is_refused_by_name(tmp_path: Path) -> None:

@@ -73,7 +73,7 @@ def test_pairs_of_too_many_tokens_are_dropped_and_counted(tmp_path: Path) -> Non
 def test_a_vocabulary_larger_than_the_corpus_can_give_is_refused_with_the_size_it_can(tmp_path: Path) -> None:
     text = ParallelText(train=raw(copy_or_reverse(100, seed=1)))
     with pytest.raises(UserError, match=r"gives a vocabulary of \d+ pieces, not 20,000"):
-        prepare(text, tmp_path / "data", DataConfig(), vocab_size=20_000)
+        prepare(text, tmp_path / "data", DataConfig(), 20_000)
     assert not list(tmp_path.iterdir())
 
 

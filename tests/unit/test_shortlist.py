@@ -107,3 +107,13 @@ def test_a_shortlist_is_saved_and_loaded(tmp_path: Path) -> None:
     assert loaded is not None
     assert torch.equal(loaded.candidates, a_shortlist().candidates)
     assert torch.equal(loaded.frequent, a_shortlist().frequent)
+
+
+def test_of_two_joined_shortlists_a_source_may_say_what_either_lets_it_say() -> None:
+    one = Shortlist(torch.tensor([[7, 5, EOS_ID], [6, EOS_ID, EOS_ID]]), torch.tensor([9, 4]))
+    other = Shortlist(torch.tensor([[5, 8], [EOS_ID, EOS_ID]]), torch.tensor([4, 10]))
+    joined = one.joined(other)
+    assert joined.candidates.tolist() == [[5, 7, 8], [6, EOS_ID, EOS_ID]]
+    assert joined.frequent.tolist() == [4, 9, 10]
+    again = joined.joined(one)
+    assert again.candidates.tolist() == joined.candidates.tolist()

@@ -1,0 +1,70 @@
+"""A run that starts from a trained model and has other text, also called fine-tuning: `multihead train --from MODEL`.
+
+What the model is stays: its shape, its vocabulary and, at first, its weights. How it is trained is for the run to say.
+"""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from multihead import checkpoint, config
+from multihead.config import ConfigError, Overrides, RunConfig, UserError
+from multihead.hub import find_model
+from multihead.model import Transformer
+from multihead.tokenizer import SubwordTokenizer
+
+KEPT_DATA = ("data.tokenizer", "data.tree")  # what a vocabulary and a shape say of the text
+
+
+@dataclass(frozen=True, slots=True)
+class Start:
+    """A model to start from."""
+
+    name: str
+    folder: Path
+    model: Transformer
+    tokenizer: SubwordTokenizer
+    config: RunConfig
+
+    @property
+    def kept(self) -> Overrides:
+        """What a run cannot change; dropout has no weights."""
+        return {
+            name: value
+            for name, value in config.flatten(self.config).items()
+            if name in KEPT_DATA or (name.startswith("model.") and name != "model.dropout")
+        }
+
+    def kept_in(self, asked: RunConfig, settings: Overrides) -> RunConfig:
+        """What was asked for, with the model as it is.
+
+        A preset's shape is passed over; a setting that would make it another model is refused.
+        """
+        wanted = config.flatten(asked)
+        for name, value in self.kept.items():
+            if name in settings and wanted[name] != value:
+                raise ConfigError(f"--from {self.name}: that model has {name}={value}, not {wanted[name]}")
+        languages = {name: wanted[name] or value for name, value in self._languages().items()}
+        return config.configure(self.kept, languages, start=asked)
+
+    def _languages(self) -> Overrides:
+        return {"data.source_lang": self.config.data.source_lang, "data.target_lang": self.config.data.target_lang}
+
+    def check_vocabulary(self, data: Path) -> None:
+        """Refuse a corpus that was prepared for another model."""
+        if SubwordTokenizer.load(data / "tokenizer.json").to_json() != self.tokenizer.to_json():
+            raise UserError(
+                f"the text in {data} was prepared with another vocabulary than that of {self.name}: "
+                f"`multihead prepare --from {self.name}` takes the model's"
+            )
+
+
+def start_from(name: str) -> Start:
+    """The model of that name, if it can be trained on."""
+    folder = find_model(name)
+    model, tokenizer, its_config = checkpoint.load_model(folder)
+    if its_config.data.tokenizer == "unigram":
+        raise UserError(
+            f"--from {name}: an imported model translates, but cannot be trained on: "
+            "its vocabulary reads a source and does not cut a target into pieces"
+        )
+    return Start(name, folder, model, tokenizer, its_config)
