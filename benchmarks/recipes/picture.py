@@ -1,6 +1,6 @@
 """BLEU over minutes: every run's validation on the way, and the model that it published.
 
-python -m benchmarks.recipes.picture docs/quality.png "5 minutes=RUN" "10 minutes=RUN" ...
+python -m benchmarks.recipes.picture docs/quality.png "5 minutes=RUN" "3 hours=FIRST+ONE-THAT-STARTED-FROM-IT" ...
 """
 
 import sys
@@ -15,26 +15,28 @@ COLOURS = ["#2563eb", "#059669", "#d97706", "#dc2626", "#7c3aed", "#6b7280"]
 TICKS = [1, 2, 5, 10, 20, 50, 100, 200]  # minutes
 
 
+def validations(runs: list[Path]) -> list[tuple[float, float]]:
+    """Minutes and BLEU, one run after the other; what was published is the last of each."""
+    points: list[tuple[float, float]] = []
+    for run in runs:
+        begun = points[-1][0] if points else 0.0
+        scored = [record for record in read_log(run) if record.get("valid_bleu") is not None]
+        points += [(begun + record["minutes"], record["valid_bleu"]) for record in scored]
+    return points
+
+
 def main(output: Path, runs: list[str]) -> None:
-    """Draw the runs, each given as LABEL=FOLDER."""
+    """Draw the runs, each given as LABEL=FOLDER, or as LABEL=FOLDER+FOLDER if one went before it."""
     figure = Figure(figsize=(9, 5), layout="constrained")
     axes = figure.subplots()
     for run, colour in zip(runs, COLOURS, strict=False):
-        label, _, folder = run.partition("=")
-        records = [record for record in read_log(Path(folder)) if record.get("valid_bleu") is not None]
-        on_the_way = [(record["minutes"], record["valid_bleu"]) for record in records if "published" not in record]
-        published = [(record["minutes"], record["valid_bleu"]) for record in records if "published" in record]
-        axes.plot(*zip(*(on_the_way + published), strict=True), color=colour, linewidth=1.8, marker=".")
-        for minutes, bleu in published:
-            axes.plot(minutes, bleu, "o", color=colour)
-            axes.annotate(
-                f"{label}: {bleu:.1f}",
-                (minutes, bleu),
-                xytext=(0, 17),
-                textcoords="offset points",
-                color=colour,
-                ha="right",
-            )
+        label, _, folders = run.partition("=")
+        points = validations([Path(folder) for folder in folders.split("+")])
+        axes.plot(*zip(*points, strict=True), color=colour, linewidth=1.8, marker=".")
+        minutes, bleu = points[-1]
+        axes.plot(minutes, bleu, "o", color=colour)
+        text = f"{label}: {bleu:.1f}"
+        axes.annotate(text, (minutes, bleu), (0, 17), textcoords="offset points", ha="right", color=colour)
     axes.set_xscale("log")
     axes.margins(y=0.1)
     longest = axes.get_xlim()[1]
