@@ -167,14 +167,11 @@ def _begin(request: Request, talk: Talk, n_processes: int) -> tuple[RunConfig, P
     if start:
         asked = start.kept_in(asked, request.settings)
     data = request.output / "data"
-    if request.data:
-        summary = corpus.read_summary(request.data)
-        if not data.exists():
-            data.symlink_to(request.data.resolve(), target_is_directory=True)
-    else:
-        summary = _prepare(request, asked, start, data, talk)
+    summary = corpus.read_summary(request.data) if request.data else _prepare(request, asked, start, data, talk)
     if start:
-        start.check_vocabulary(data)
+        start.check_vocabulary(request.data or data)
+    if request.data and not data.exists():
+        data.symlink_to(request.data.resolve(), target_is_directory=True)
     settled = {
         MODEL_VOCAB: summary.vocab_size,
         "data.tokenizer": summary.tokenizer,
