@@ -12,6 +12,7 @@ import time
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
+from typing import NamedTuple
 
 from filelock import FileLock, Timeout
 from rich.console import Console
@@ -19,6 +20,7 @@ from rich.console import Console
 from multihead import checkpoint, config, corpus, distributed, presets, shortlist
 from multihead.augment import other_forms
 from multihead.card import write_card
+from multihead.checkpoint import Tensors
 from multihead.config import ConfigError, Overrides, RunConfig, SearchConfig, UserError, configure
 from multihead.corpus import Files, ParallelText, Summary, Talk
 from multihead.cost import counted_flops
@@ -38,6 +40,7 @@ from multihead.trainer import Meter, Trainer, learning_rate, training_seconds
 MAX_SKIPPED = 10  # steps in a row without a usable gradient, after which a run is stopped
 N_EXAMPLES = 4  # validation sentences shown at the end
 USED_CAPACITY = 0.4  # of the machine's, by a small model in training
+CLEARLY = 0.5  # BLEU by which one model has to be better than another one
 N_SCORED = 1024  # validation sentences that score a published model
 LONG_RUN = 86_400 * LONGEST  # seconds; who starts a longer one is warned
 MODEL_VOCAB = "model.vocab_size"
@@ -242,6 +245,14 @@ def _prepare(request: Request, asked: RunConfig, start: Start | None, data: Path
 # The loop
 
 
+class Choice(NamedTuple):
+    """A model that may be published."""
+
+    name: str
+    weights: Tensors
+    loss: float  # on the validation pairs
+
+
 class Run:
     """A trainer, told when to log, validate, save and stop.
 
@@ -370,16 +381,9 @@ class Run:
         return [step for step in steps if step % self.config.save_every == 0 or step == self.trainer.state.step]
 
     def _publish(self) -> None:
-        """§6.1: average the last checkpoints; if one alone did better in validation, publish that one."""
-        trainer, state = self.trainer, self.trainer.state
-        steps = self._regular_steps()[-self.config.average :]
-        weights = checkpoint.average([self.checkpoints / f"step-{step}" for step in steps])
+        trainer = self.trainer
+        published, weights, loss = self._chosen()
         checkpoint.load_weights(trainer.model, weights, self.checkpoints)
-        published, loss = f"the average of {len(steps)} checkpoints", trainer.validation_loss()
-        if state.best_loss is not None and state.best_loss < loss:
-            best = self.checkpoints / f"step-{state.best_step}"
-            weights, published, loss = checkpoint.average([best]), f"step {state.best_step:,}", state.best_loss
-            checkpoint.load_weights(trainer.model, weights, best)
         provenance = self._provenance(published, loss)
         checkpoint.save_model(self.output, weights, trainer.config, trainer.tokenizer.to_json(), provenance)
         forms = other_forms(trainer.tokenizer, trainer.config.data)
@@ -388,6 +392,29 @@ class Run:
         replace_text(self.output / "README.md", write_card(self.output.name, trainer.config, summary, provenance))
         self.journal.draw()
         self._tell_published(provenance)
+
+    def _chosen(self) -> Choice:
+        """§6.1: the average of the last checkpoints; or the one of the lowest loss, if that of the average is higher.
+
+        Where a text is learned by heart the loss rises long before translations get worse. So an average that clearly
+        translates better is published all the same.
+        """
+        state, steps = self.trainer.state, self._regular_steps()[-self.config.average :]
+        average = self._choice(f"the average of {len(steps)} checkpoints", steps)
+        if state.best_loss is None or average.loss <= state.best_loss:
+            return average
+        alone = self._choice(f"step {state.best_step:,}", [state.best_step])
+        clearly_better = self.config.bleu_sentences and self._bleu(average) > self._bleu(alone) + CLEARLY
+        return average if clearly_better else alone
+
+    def _choice(self, name: str, steps: Sequence[int]) -> Choice:
+        weights = checkpoint.average([self.checkpoints / f"step-{step}" for step in steps])
+        checkpoint.load_weights(self.trainer.model, weights, self.checkpoints)
+        return Choice(name, weights, self.trainer.validation_loss())
+
+    def _bleu(self, choice: Choice) -> float:
+        checkpoint.load_weights(self.trainer.model, choice.weights, self.checkpoints)
+        return self.trainer.validation_bleu(self.config.bleu_sentences)
 
     def _publish_shortlist(self, words: Shortlist) -> None:
         """With the words of the model that the run started from: it knows more than this text."""

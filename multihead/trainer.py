@@ -204,9 +204,12 @@ class Trainer:
         loss = self.validation_loss()
         figures = {"valid_loss": loss, "valid_perplexity": math.exp(min(loss, 700))}
         if most:
-            _, translations, references = zip(*self.translate_validation(most), strict=True)
-            figures["valid_bleu"] = bleu(translations, references, self.config.data.target_lang)
+            figures["valid_bleu"] = self.validation_bleu(most)
         return figures
+
+    def validation_bleu(self, most: int) -> float:
+        _, translations, references = zip(*self.translate_validation(most), strict=True)
+        return bleu(translations, references, self.config.data.target_lang)
 
     def note_validation(self, loss: float) -> bool:
         """Remember whether this was the best; True if it was."""

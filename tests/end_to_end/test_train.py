@@ -19,6 +19,16 @@ from multihead.journal import read_log
 from multihead.run import Request, train
 from tests.conftest import QUICK, copy_or_reverse, write_pairs
 
+BY_HEART = {
+    "model.d_model": 64,
+    "model.dropout": 0.0,
+    "data.batch_tokens": 512,
+    "train.steps": 300,
+    "train.average": 2,
+    "train.validate_every": 20,
+    "train.bleu_sentences": 100,
+}
+
 
 def talk_of(request: Request) -> str:
     console = Console(record=True, stderr=True, width=200)
@@ -117,6 +127,18 @@ def test_the_best_checkpoint_is_kept_and_published_when_the_average_is_worse(qui
     assert best[1] in checkpoint.saved_steps(request.output / "checkpoints")
     published = read_log(request.output)[-1]
     assert published["valid_loss"] <= best[0] + 1e-6, said
+
+
+def test_what_translates_better_is_published_though_its_loss_is_higher(tmp_path: Path) -> None:
+    """Some sentences learned by heart: the loss on others rises, and what is said of them gets better still."""
+    source, target = write_pairs(tmp_path, copy_or_reverse(300, seed=3))
+    settings = {**QUICK, **BY_HEART}
+    request = Request(output=tmp_path / "run", source=source, target=target, preset="tiny", settings=settings)
+    said = talk_of(request)
+    lowest = min(record["valid_loss"] for record in read_log(request.output) if "valid_loss" in record)
+    published = read_log(request.output)[-1]
+    assert published["valid_loss"] > lowest + 0.1, said
+    assert "published the average of 2 checkpoints" in said
 
 
 def test_a_run_whose_gradients_are_never_usable_is_stopped_in_words(quick_request: Request) -> None:
