@@ -24,9 +24,8 @@ from multihead.text import read_lines
 MARK = {"en": "^", "de": "@", "fr": "#"}
 TARGETS = ("de", "fr")
 
-SETTINGS = read_toml(Path(__file__).with_name("multi30k.toml"))
-FIRST: Overrides = {**SETTINGS, "model.dropout": 0.1, "train.steps": 12_000}
-THEN: Overrides = {**SETTINGS, "train.lr_scale": 0.5}
+THEN = read_toml(Path(__file__).with_name("multi30k.toml"))
+FIRST: Overrides = {**THEN, "model.dropout": 0.1, "train.lr_scale": 1.0, "train.steps": 12_000}
 
 WRITTEN_WEIGHT = 2.0  # of what people wrote; each half of what the first model said has 1
 
