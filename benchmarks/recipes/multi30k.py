@@ -2,10 +2,10 @@
 
     python -m benchmarks.recipes.multi30k FOLDER-OF-MULTI30K OUTPUT
 
-29,000 captions are few, and a model learns them by heart. So the first one has six tasks of the same text, each of
-English, German and French into each other. What it then says of this text, from English and back into English, is
-another way to say the same (Nguyen et al., 2020: data diversification); the models for German and for French start from
-it and are trained on with all three, a core each. Interrupted, the same command goes on. docs/reproduce.md has figures.
+29,000 captions are few, and a model learns them by heart. So the first one has six tasks of the same text: English,
+German and French, each into each other. It then writes the English side anew from the German and the French one
+(Sennrich et al., 2016: back-translation), and the models for German and for French start from it and are trained on
+with all three, a core each. Interrupted, the same command goes on. docs/reproduce.md has figures.
 """
 
 import os
@@ -27,7 +27,7 @@ TARGETS = ("de", "fr")
 THEN = read_toml(Path(__file__).with_name("multi30k.toml"))
 FIRST: Overrides = {**THEN, "model.dropout": 0.1, "train.lr_scale": 1.0, "train.steps": 12_000}
 
-WRITTEN_WEIGHT = 2.0  # of what people wrote; each half of what the first model said has 1
+WEIGHTS = [3.0, 1.0, 1.0]  # of English as people wrote it, and as the first model did from German and French
 
 
 def main(folder: Path, output: Path) -> None:
@@ -35,7 +35,7 @@ def main(folder: Path, output: Path) -> None:
     output.mkdir(parents=True, exist_ok=True)
     train_joint(folder, output)
     for language in TARGETS:
-        say_again(folder, output, language)
+        write_english(folder, output, language)
     command = [sys.executable, "-m", "benchmarks.recipes.multi30k", str(folder), str(output)]
     of_one_core = {**os.environ, "OMP_NUM_THREADS": "1"}
     runs = [subprocess.Popen([*command, language], env=of_one_core) for language in TARGETS]
@@ -63,25 +63,23 @@ def train_joint(folder: Path, output: Path) -> None:
     )
 
 
-def say_again(folder: Path, output: Path, language: str) -> None:
-    """The training text from English into a language and from it into English, as the first model says it."""
-    for source, target in (("en", language), (language, "en")):
-        said = output / f"{source}-{target}.{target}"
-        if not said.exists():
-            translator = multihead.load(output / "joint", engine="ctranslate2")
-            lines = [MARK[target] + line for line in read(folder / f"train.{source}.gz")]
-            write(said, [translation.text for translation in translator.translate(lines, shortlist=False)])
+def write_english(folder: Path, output: Path, language: str) -> None:
+    """The English side as the first model says it, given the other one."""
+    english = output / f"from-{language}.en"
+    if not english.exists():
+        translator = multihead.load(output / "joint", engine="ctranslate2")
+        lines = [MARK["en"] + line for line in read(folder / f"train.{language}.gz")]
+        write(english, [translation.text for translation in translator.translate(lines, shortlist=False)])
 
 
 def train_one(folder: Path, output: Path, language: str) -> None:
-    """The first model, trained on for one language, with captions as people wrote them and as it said them."""
-    english, other = folder / "train.en.gz", folder / f"train.{language}.gz"
+    """The first model, trained on for one language."""
     train(
         Request(
             output=output / f"en-{language}",
-            source=[english, english, output / f"{language}-en.en"],
-            target=[other, output / f"en-{language}.{language}", other],
-            weights=[WRITTEN_WEIGHT, 1.0, 1.0],
+            source=[folder / "train.en.gz", *(output / f"from-{other}.en" for other in TARGETS)],
+            target=[folder / f"train.{language}.gz"] * len(WEIGHTS),
+            weights=WEIGHTS,
             valid_source=folder / "val.en.gz",
             valid_target=folder / f"val.{language}.gz",
             preset="tiny",
