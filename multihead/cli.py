@@ -165,9 +165,6 @@ Beam = Annotated[int, typer.Option(help="Hypotheses kept at every step; 1 is gre
 Alpha = Annotated[float, typer.Option(help="Length penalty ((5 + length) / 6)^alpha.")]
 Engine = Annotated[str, typer.Option(help=f"{', '.join(ENGINES)}: what searches; auto takes the fastest.")]
 Exact = Annotated[bool, typer.Option("--exact", help="Search without short cuts: no pruning, no shortlist.")]
-Consensus = Annotated[
-    bool, typer.Option("--consensus", help="Of the beam, what is most like the others: better and slower; --beam 12.")
-]
 WITHOUT_SHORT_CUTS = {"prune": 0.0, "shortlist": False}
 
 
@@ -189,7 +186,6 @@ def translate_command(
     engine: Engine = "auto",
     prune: Annotated[float, typer.Option(help="Of torch: give up what is so many nats behind the best.")] = 0.0,
     exact: Exact = False,
-    consensus: Consensus = False,
     as_json: Json = False,
 ) -> None:
     """Translate texts, a file or standard input: one line out for each line in."""
@@ -202,7 +198,6 @@ def translate_command(
         top_k=top_k,
         top_p=top_p,
         seed=seed,
-        consensus=consensus,
         **{"prune": prune, **(WITHOUT_SHORT_CUTS if exact else {})},
     )
     check_engine(engine)
@@ -233,11 +228,10 @@ def evaluate_command(
     ] = False,
     engine: Engine = "auto",
     exact: Exact = False,
-    consensus: Consensus = False,
     as_json: Json = False,
 ) -> None:
     """Score a model: BLEU and chrF with their signatures, and the paper's own BLEU beside them."""
-    search = search_config(beam=beam, alpha=alpha, consensus=consensus, **(WITHOUT_SHORT_CUTS if exact else {}))
+    search = search_config(beam=beam, alpha=alpha, **(WITHOUT_SHORT_CUTS if exact else {}))
     check_engine(engine)
     from multihead.evaluate import TestSet, evaluate
 

@@ -171,7 +171,6 @@ class SearchConfig:
     alpha: NonNegative = 0.6  # of the length penalty ((5 + length) / 6)^alpha
     max_extra: Count = 50  # an output is at most this much longer than its input
     n_best: Positive = 1  # hypotheses given back
-    consensus: bool = False  # of the hypotheses of the beam, first the one that is most like the others
     min_length: Count = 0  # shortest output, in tokens
     no_repeat: Count = 0  # no run of so many tokens comes twice (0: as it comes)
     prune: NonNegative = 0.0  # give up what is so many nats behind the best (0: only what cannot win)
@@ -185,8 +184,6 @@ class SearchConfig:
     def __post_init__(self) -> None:
         if self.n_best > self.beam and not self.sample:
             raise ConfigError(f"{self.n_best} best translations need a beam of at least as many, got {self.beam}")
-        if self.consensus and self.beam < 3:
-            raise ConfigError(f"a consensus needs a beam of at least 3, got {self.beam}")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, config=_STRICT)

@@ -16,14 +16,13 @@ from multihead import attention, shortlist, trees
 from multihead.attention import AttentionMaps
 from multihead.checkpoint import load_model
 from multihead.config import RunConfig, SearchConfig, UserError, check_engine, search_config
-from multihead.consensus import by_consensus
 from multihead.ctranslate2_engine import CTranslate2Engine, FastestEngine
 from multihead.ctranslate2_export import cached_export, has_ctranslate2, why_not_ctranslate2
 from multihead.devices import pick_device
 from multihead.engines import Engine, TorchEngine
 from multihead.hub import find_model
 from multihead.model import Transformer
-from multihead.search import Found, Hypothesis, length_penalty
+from multihead.search import Hypothesis, length_penalty
 from multihead.sentences import cut
 from multihead.shortlist import Shortlist
 from multihead.text import file_size, read_lines
@@ -174,11 +173,11 @@ class Translator:
 
     def _search(self, segments: list[list[int]], config: SearchConfig) -> list["_Checked"]:
         """The guard: what looks wrong is searched once more with a setting against it, and flagged."""
-        checked = [_Checked(hypotheses=one.best(config.n_best)) for one in self._find(segments, config)]
+        checked = [_Checked(hypotheses=one.best(config.n_best)) for one in self.engine.search(segments, config)]
         faults = [self._fault(segment, one.hypotheses[0]) for segment, one in zip(segments, checked, strict=True)]
         for fault, remedy in _REMEDIES.items():
             wrong, setting = [at for at, found in enumerate(faults) if found == fault], remedy(config)
-            again = self._find([segments[at] for at in wrong], setting) if not config.sample else []
+            again = self.engine.search([segments[at] for at in wrong], setting) if not config.sample else []
             bearable = {"", "number"} - {fault}  # a wrong number is better than no sentence at all
             for at, found in zip_longest(wrong, again):
                 candidates = found.best(max(2, setting.n_best)) if found else []
@@ -188,14 +187,6 @@ class Translator:
                     warnings.append(f"{left}: {_MEANING[left]}")
                 checked[at] = _Checked(hypotheses=mended or checked[at].hypotheses, warnings=warnings)
         return checked
-
-    def _find(self, segments: list[list[int]], config: SearchConfig) -> list[Found]:
-        """What the engine finds, the best first: by their scores, or by what they have in common."""
-        if not config.consensus:
-            return self.engine.search(segments, config)
-        n_best = max(config.beam, config.n_best)
-        found = self.engine.search(segments, replace(config, n_best=n_best))
-        return [replace(one, ended=by_consensus(one.ended[:n_best])) for one in found]
 
     def _fault(self, segment: list[int], hypothesis: Hypothesis) -> str:
         text = self._text(hypothesis)

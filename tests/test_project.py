@@ -24,7 +24,7 @@ LAYERS = [
     {"corpus", "variants"},
     {"augment", "figures", "marian", "shortlist"},
     {"batches", "search"},
-    {"checkpoint", "consensus", "parallel"},
+    {"checkpoint", "parallel"},
     {"card", "ctranslate2_export", "engines", "marian_export", "marian_import", "onnx_export", "trainer"},
     {
         *("bench_training", "ctranslate2_engine", "hub", "interop"),
