@@ -40,7 +40,7 @@ from multihead.trainer import Meter, Trainer, learning_rate, training_seconds
 MAX_SKIPPED = 10  # steps in a row without a usable gradient, after which a run is stopped
 N_EXAMPLES = 4  # validation sentences shown at the end
 USED_CAPACITY = 0.4  # of the machine's, by a small model in training
-CLEARLY = 0.5  # BLEU by which one model has to be better than another one
+CLEARLY_BETTER = 0.5  # BLEU; by less, one model may be better than another by chance
 N_SCORED = 1024  # validation sentences that score a published model
 LONG_RUN = 86_400 * LONGEST  # seconds; who starts a longer one is warned
 MODEL_VOCAB = "model.vocab_size"
@@ -400,17 +400,18 @@ class Run:
         translates better is published all the same.
         """
         state, steps = self.trainer.state, self._regular_steps()[-self.config.average :]
-        average = self._choice(f"the average of {len(steps)} checkpoints", steps)
+        weights = self._averaged(steps)
+        checkpoint.load_weights(self.trainer.model, weights, self.checkpoints)
+        average = Choice(f"the average of {len(steps)} checkpoints", weights, self.trainer.validation_loss())
         if state.best_loss is None or average.loss <= state.best_loss:
             return average
-        alone = self._choice(f"step {state.best_step:,}", [state.best_step])
-        clearly_better = self.config.bleu_sentences and self._bleu(average) > self._bleu(alone) + CLEARLY
-        return average if clearly_better else alone
+        alone = Choice(f"step {state.best_step:,}", self._averaged([state.best_step]), state.best_loss)
+        if self.config.bleu_sentences and self._bleu(average) > self._bleu(alone) + CLEARLY_BETTER:
+            return average
+        return alone
 
-    def _choice(self, name: str, steps: Sequence[int]) -> Choice:
-        weights = checkpoint.average([self.checkpoints / f"step-{step}" for step in steps])
-        checkpoint.load_weights(self.trainer.model, weights, self.checkpoints)
-        return Choice(name, weights, self.trainer.validation_loss())
+    def _averaged(self, steps: Sequence[int]) -> Tensors:
+        return checkpoint.average([self.checkpoints / f"step-{step}" for step in steps])
 
     def _bleu(self, choice: Choice) -> float:
         checkpoint.load_weights(self.trainer.model, choice.weights, self.checkpoints)

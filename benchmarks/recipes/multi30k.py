@@ -9,17 +9,22 @@ trained on with all three, and in the end with what people wrote. Interrupted, t
 docs/reproduce.md has figures.
 """
 
-import os
-import subprocess
+import multiprocessing
 import sys
+from collections.abc import Iterable
+from concurrent.futures import ProcessPoolExecutor
+from functools import partial
 from itertools import permutations
 from pathlib import Path
 
+import torch
+
 import multihead
+from multihead.checkpoint import published_step
 from multihead.config import Overrides, read_toml
 from multihead.files import replace_text
 from multihead.run import Request, train
-from multihead.text import read_lines
+from multihead.translate import Input
 
 # Before a source, the language that it is wanted in; marks that hardly any caption has.
 MARK = {"en": "^", "de": "@", "fr": "#"}
@@ -29,8 +34,6 @@ THEN = read_toml(Path(__file__).with_name("multi30k.toml"))
 FIRST: Overrides = {**THEN, "model.dropout": 0.1, "train.lr_scale": 1.0, "train.steps": 12_000}
 LAST: Overrides = {**THEN, "model.dropout": 0.15, "train.lr_scale": 0.3, "train.steps": 1800, "train.save_every": 50}
 
-WEIGHTS = [3.0, 1.0, 1.0]  # of English as people wrote it, and as the first model did from German and French
-
 
 def main(folder: Path, output: Path) -> None:
     """Train them all; en-de/ and en-fr/ in `output` are what is wanted."""
@@ -38,21 +41,19 @@ def main(folder: Path, output: Path) -> None:
     train_joint(folder, output)
     for language in TARGETS:
         write_english(folder, output, language)
-    command = [sys.executable, "-m", "benchmarks.recipes.multi30k", str(folder), str(output)]
-    of_one_core = {**os.environ, "OMP_NUM_THREADS": "1"}
-    runs = [subprocess.Popen([*command, language], env=of_one_core) for language in TARGETS]
-    if any([run.wait() for run in runs]):
-        sys.exit(1)
+    apart = multiprocessing.get_context("spawn")
+    with ProcessPoolExecutor(len(TARGETS), apart, initializer=torch.set_num_threads, initargs=(1,)) as pool:
+        list(pool.map(partial(train_one, folder, output), TARGETS))
 
 
 def train_joint(folder: Path, output: Path) -> None:
     """One model for every direction between the three languages; German and French from English validate it."""
     directions = {"train": list(permutations(MARK, 2)), "val": [("en", target) for target in TARGETS]}
     for split, wanted in directions.items():
-        lines = {language: read(folder / f"{split}.{language}.gz") for language in MARK}
-        write(output / f"{split}.source", [MARK[target] + line for source, target in wanted for line in lines[source]])
-        write(output / f"{split}.target", [line for _, target in wanted for line in lines[target]])
-    train(
+        lines = {language: list(Input(folder / f"{split}.{language}.gz")) for language in MARK}
+        write(output / f"{split}.source", (MARK[target] + line for source, target in wanted for line in lines[source]))
+        write(output / f"{split}.target", (line for _, target in wanted for line in lines[target]))
+    train_to_the_end(
         Request(
             output=output / "joint",
             source=output / "train.source",
@@ -70,44 +71,44 @@ def write_english(folder: Path, output: Path, language: str) -> None:
     english = output / f"from-{language}.en"
     if not english.exists():
         translator = multihead.load(output / "joint", engine="ctranslate2")
-        lines = [MARK["en"] + line for line in read(folder / f"train.{language}.gz")]
-        write(english, [translation.text for translation in translator.translate(lines, shortlist=False)])
+        lines = [MARK["en"] + line for line in Input(folder / f"train.{language}.gz")]
+        write(english, (translation.text for translation in translator.translate(lines, shortlist=False)))
 
 
 def train_one(folder: Path, output: Path, language: str) -> None:
     """The first model, trained on for one language."""
     written = folder / "train.en.gz"
-    anew = [output / f"from-{other}.en" for other in TARGETS]
-    joint, mixed = output / "joint", output / f"mixed-{language}"
-    train(request(folder, language, mixed, [written, *anew], {**THEN, "train.start_from": str(joint)}))
-    train(request(folder, language, output / f"en-{language}", [written], {**LAST, "train.start_from": str(mixed)}))
+    mixed = {written: 3.0, **{output / f"from-{other}.en": 1.0 for other in TARGETS}}
+    steps = [(f"mixed-{language}", "joint", mixed, THEN), (f"en-{language}", f"mixed-{language}", {written: 1.0}, LAST)]
+    for name, start, english, settings in steps:
+        train_to_the_end(
+            Request(
+                output=output / name,
+                source=list(english),
+                target=[folder / f"train.{language}.gz"] * len(english),
+                weights=list(english.values()),
+                valid_source=folder / "val.en.gz",
+                valid_target=folder / f"val.{language}.gz",
+                preset="tiny",
+                settings={
+                    **settings,
+                    "train.start_from": str(output / start),
+                    "data.source_lang": "en",
+                    "data.target_lang": language,
+                },
+            )
+        )
 
 
-def request(folder: Path, language: str, output: Path, english: list[Path], settings: Overrides) -> Request:
-    """A run from one or several English sides into a language."""
-    return Request(
-        output=output,
-        source=english,
-        target=[folder / f"train.{language}.gz"] * len(english),
-        weights=WEIGHTS if len(english) > 1 else [1.0],
-        valid_source=folder / "val.en.gz",
-        valid_target=folder / f"val.{language}.gz",
-        preset="tiny",
-        settings={**settings, "data.source_lang": "en", "data.target_lang": language},
-    )
+def train_to_the_end(request: Request) -> None:
+    """Train, and leave if that was interrupted: a model that is half trained must not be the start of the next."""
+    if published_step(train(request)) is None:
+        sys.exit("interrupted: the same command goes on")
 
 
-def read(path: Path) -> list[str]:
-    return [line.decode() for line in read_lines(path)]
-
-
-def write(path: Path, lines: list[str]) -> None:
+def write(path: Path, lines: Iterable[str]) -> None:
     replace_text(path, "".join(f"{line}\n" for line in lines))
 
 
 if __name__ == "__main__":
-    folder, output, *languages = sys.argv[1:]
-    for language in languages:
-        train_one(Path(folder), Path(output), language)
-    if not languages:
-        main(Path(folder), Path(output))
+    main(*map(Path, sys.argv[1:]))
