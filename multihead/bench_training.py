@@ -1,6 +1,7 @@
 """`multihead bench train`: our tokens a second, beside a plain torch.nn.Transformer loop and the machine's limit.
 
-Both train on the same batches. Each is measured in a process of its own.
+Both train on the same batches. Each is measured in a process of its own. Where the hardware has bfloat16 we train in
+it, and are measured in float32 too, in which the plain loop is.
 """
 
 import math
@@ -8,7 +9,7 @@ import tempfile
 import time
 import warnings
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import islice
 from pathlib import Path
 
@@ -21,7 +22,7 @@ from multihead.batches import Batch, Cursor, stream
 from multihead.config import ModelConfig, RunConfig, configure
 from multihead.corpus import Shards, ShardWriter, read_summary
 from multihead.cost import training_flops
-from multihead.devices import apart, keep_memory, matmul_flops, peak_memory_mb, pick_device
+from multihead.devices import apart, keep_memory, matmul_flops, peak_memory_mb, pick_device, precision_name
 from multihead.model import sinusoids
 from multihead.presets import preset
 from multihead.tokenizer import PAD_ID, SubwordTokenizer
@@ -36,9 +37,10 @@ N_SYNTHETIC = 400_000  # tokens of a side where there is no text
 class Speed:
     """What one program reached."""
 
+    precision: str  # of its large products
     tokens_per_second: float  # real target tokens, the end symbol counted
     gflops: float  # of the model's matrix products
-    matmul_gflops: float  # what this machine can do, measured in the same process
+    matmul_gflops: float  # what this machine can do in the same precision, measured in the same process
     peak_memory_mb: float
 
     @property
@@ -54,6 +56,9 @@ class Work:
     data: Path  # a prepared corpus, or one that `synthetic` wrote
     steps: int
 
+    def in_float32(self) -> "Work":
+        return replace(self, config=configure({"train.precision": "float32"}, start=self.config))
+
     def batches(self, most: int, first: Cursor) -> list[Batch]:
         """Some batches from a place on, the same for all; read before the clock runs."""
         config = self.config
@@ -68,7 +73,8 @@ def measure_ours(work: Work) -> Speed:
     trainer = Trainer(work.config, work.data, _any_tokenizer())
     for _ in range(WARM_UP):
         trainer.step()
-    return _timed(work, work.batches(work.steps, trainer.state.cursor), lambda _: trainer.step())
+    coming = work.batches(work.steps, trainer.state.cursor)
+    return _timed(work, coming, lambda _: trainer.step(), trainer.precision)
 
 
 # The alternative
@@ -133,10 +139,11 @@ def measure_plain(work: Work, our_allocator: bool = False) -> Speed:
 
     for batch in work.batches(WARM_UP, Cursor()):
         step(batch.to(device))
-    return _timed(work, work.batches(work.steps, Cursor(batch=WARM_UP)), lambda batch: step(batch.to(device)))
+    coming = work.batches(work.steps, Cursor(batch=WARM_UP))
+    return _timed(work, coming, lambda batch: step(batch.to(device)), torch.float32)
 
 
-def _timed(work: Work, batches: list[Batch], step: Callable[[Batch], None]) -> Speed:
+def _timed(work: Work, batches: list[Batch], step: Callable[[Batch], None], precision: torch.dtype) -> Speed:
     began = time.perf_counter()
     for batch in batches:
         step(batch)
@@ -145,9 +152,10 @@ def _timed(work: Work, batches: list[Batch], step: Callable[[Batch], None]) -> S
     seconds = time.perf_counter() - began
     memory = peak_memory_mb()
     return Speed(
+        precision=precision_name(precision),
         tokens_per_second=sum(batch.n_tokens for batch in batches) / seconds,
         gflops=sum(batch_flops(work.config.model, batch) for batch in batches) / seconds / 1e9,
-        matmul_gflops=matmul_flops(pick_device(), seconds=2.0) / 1e9,
+        matmul_gflops=matmul_flops(pick_device(), precision, seconds=2.0) / 1e9,
         peak_memory_mb=memory,
     )
 
@@ -168,11 +176,12 @@ class TrainingReport:
     preset: str
     work: Work
     ours: Speed
+    ours_float32: Speed  # the same one, unless the hardware has bfloat16
     plain: Speed
     plain_our_allocator: Speed
 
     def figures(self) -> dict[str, object]:
-        ours, plain, helped = self.ours, self.plain, self.plain_our_allocator
+        ours, single, plain, helped = self.ours, self.ours_float32, self.plain, self.plain_our_allocator
         return {
             "preset": self.preset,
             "vocab_size": self.work.config.model.vocab_size,
@@ -184,6 +193,10 @@ class TrainingReport:
             "ratio": round(ours.tokens_per_second / plain.tokens_per_second, 3),
             "plain_torch_our_allocator_tokens_per_second": round(helped.tokens_per_second, 1),
             "ratio_our_allocator": round(ours.tokens_per_second / helped.tokens_per_second, 3),
+            "precision": ours.precision,
+            "float32_tokens_per_second": round(single.tokens_per_second, 1),
+            "ratio_float32": round(single.tokens_per_second / plain.tokens_per_second, 3),
+            "ratio_float32_our_allocator": round(single.tokens_per_second / helped.tokens_per_second, 3),
             "matmul_gflops": round(ours.matmul_gflops, 1),
             "share_of_peak": round(ours.share_of_peak, 3),
             "plain_torch_share_of_peak": round(plain.share_of_peak, 3),
@@ -192,7 +205,9 @@ class TrainingReport:
         }
 
     def as_text(self) -> str:
-        rows = [("ours", self.ours), ("plain torch loop", self.plain), ("with our allocator", self.plain_our_allocator)]
+        ours = {speed.precision: speed for speed in (self.ours, self.ours_float32)}
+        rows = [(f"ours, {precision}", speed) for precision, speed in ours.items()]
+        rows += [("plain torch loop", self.plain), ("with our allocator", self.plain_our_allocator)]
         lines = [f"{'':20} {'tokens/s':>9} {'of peak':>8} {'memory':>9}"]
         for name, speed in rows:
             lines.append(
@@ -200,6 +215,9 @@ class TrainingReport:
             )
         figures = self.figures()
         lines.append(f"{figures['ratio']} times the plain loop, {figures['ratio_our_allocator']} with our allocator")
+        if self.ours_float32 is not self.ours:
+            in_float32 = figures["ratio_float32"], figures["ratio_float32_our_allocator"]
+            lines.append("in float32 {} times the plain loop, {} with our allocator".format(*in_float32))
         return "\n".join(lines)
 
 
@@ -212,10 +230,12 @@ def bench_training(
         settings = {"model.vocab_size": vocab_size or known, "data.batch_tokens": batch_tokens}
         config = configure(preset(preset_name), settings)
         work = Work(config=config, data=data or synthetic(Path(folder), config.model.vocab_size), steps=steps)
+        ours = apart(measure_ours, work)
         return TrainingReport(
             preset=preset_name,
             work=work,
-            ours=apart(measure_ours, work),
+            ours=ours,
+            ours_float32=ours if ours.precision == "float32" else apart(measure_ours, work.in_float32()),
             plain=apart(measure_plain, work),
             plain_our_allocator=apart(measure_plain, work, our_allocator=True),
         )

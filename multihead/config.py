@@ -146,7 +146,7 @@ class TrainConfig:
     clip_norm: NonNegative = 0.0  # largest gradient norm (0: no clipping, as in the paper)
     accumulate: Positive = 1  # batches summed into one step
     seed: Count = 1  # of weights, order and dropout
-    precision: Literal["auto", "float32", "bfloat16"] = "auto"  # auto: bfloat16 where the GPU has it
+    precision: Literal["auto", "float32", "bfloat16"] = "auto"  # auto: bfloat16 where the hardware has it
     compile: bool = False  # torch.compile: minutes at the start, faster steps on GPUs
     parallel: Literal["ddp", "fsdp"] = "ddp"  # under torchrun: each process has the whole model, or a shard of it
     log_every: Positive = 100  # steps

@@ -27,8 +27,11 @@ COEFFICIENTS = (3.4445, -4.7750, 2.0315)
 ITERATIONS = 3
 
 
-def make_optimizers(model: Transformer, config: TrainConfig) -> list[Optimizer]:
-    """What moves every weight of the model; their rates are set before each step."""
+def make_optimizers(model: Transformer, config: TrainConfig, precision: torch.dtype = torch.float32) -> list[Optimizer]:
+    """What moves every weight of the model; their rates are set before each step.
+
+    `precision` is that of the large products. Weights and moments are in float32 always.
+    """
     matrices = matrices_of(model)
     taken = {id(matrix) for matrix in matrices}
     others = [parameter for parameter in model.parameters() if id(parameter) not in taken]
@@ -37,7 +40,7 @@ def make_optimizers(model: Transformer, config: TrainConfig) -> list[Optimizer]:
     groups += [] if is_muon else [{"params": matrices, "weight_decay": config.weight_decay}]
     betas = (config.beta1, config.beta2)
     adam = torch.optim.AdamW(groups, lr=0.0, betas=betas, eps=config.eps, weight_decay=0.0, fused=True)
-    return [adam, Muon(matrices, config.weight_decay)] if is_muon else [adam]
+    return [adam, Muon(matrices, config.weight_decay, precision)] if is_muon else [adam]
 
 
 def matrices_of(model: Transformer) -> list[nn.Parameter]:
@@ -49,8 +52,15 @@ def matrices_of(model: Transformer) -> list[nn.Parameter]:
 class Muon(Optimizer):
     """Momentum, orthogonalised; matrices of one shape are moved together, and one in shards is put together first."""
 
-    def __init__(self, matrices: Iterable[nn.Parameter], weight_decay: float = 0.0, momentum: float = 0.95) -> None:
+    def __init__(
+        self,
+        matrices: Iterable[nn.Parameter],
+        weight_decay: float = 0.0,
+        precision: torch.dtype = torch.float32,
+        momentum: float = 0.95,
+    ) -> None:
         super().__init__(matrices, {"lr": 0.0, "weight_decay": weight_decay, "momentum": momentum})
+        self.precision = precision
 
     @torch.no_grad()
     def step(self, closure: None = None) -> None:  # type: ignore[override]  # no loss is evaluated anew
@@ -61,7 +71,7 @@ class Muon(Optimizer):
                     by_shape.setdefault(matrix.shape, []).append(matrix)
             for shape, matrices in by_shape.items():
                 directions = [whole(self._direction(matrix, group["momentum"])) for matrix in matrices]
-                updates = orthogonal(torch.stack(directions))
+                updates = orthogonal(torch.stack(directions).to(self.precision)).float()
                 size = group["lr"] * ADAM_LIKE * math.sqrt(max(shape))
                 for matrix, update in zip(matrices, updates, strict=True):
                     matrix.mul_(1 - group["lr"] * group["weight_decay"])

@@ -14,6 +14,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import NamedTuple
 
+import torch
 from filelock import FileLock, Timeout
 from rich.console import Console
 
@@ -24,7 +25,7 @@ from multihead.checkpoint import Tensors
 from multihead.config import ConfigError, Overrides, RunConfig, SearchConfig, UserError, configure
 from multihead.corpus import Files, ParallelText, Summary, Talk
 from multihead.cost import counted_flops
-from multihead.devices import matmul_flops, pick_device
+from multihead.devices import matmul_flops, pick_device, pick_precision, precision_name
 from multihead.distributed import Ranks
 from multihead.files import replace_text
 from multihead.interop import where_to
@@ -39,7 +40,7 @@ from multihead.trainer import Meter, Trainer, learning_rate, training_seconds
 
 MAX_SKIPPED = 10  # steps in a row without a usable gradient, after which a run is stopped
 N_EXAMPLES = 4  # validation sentences shown at the end
-USED_CAPACITY = 0.4  # of the machine's, by a small model in training
+USED_CAPACITY = {torch.float32: 0.4, torch.bfloat16: 0.3}  # of the machine's, by a small model in training
 CLEARLY_BETTER = 0.5  # BLEU; by less, one model may be better than another by chance
 N_SCORED = 1024  # validation sentences that score a published model
 LONG_RUN = 86_400 * LONGEST  # seconds; who starts a longer one is warned
@@ -111,7 +112,7 @@ def _make_trainer(request: Request, ranks: Ranks, talk: Talk, started: float) ->
     processes = "" if ranks.n_ranks == 1 else f", {ranks.n_ranks} processes ({run_config.train.parallel})"
     talk(
         f"{count_parameters(trainer.trained) / 1e6:.1f} million parameters, {len(trainer.train_shards):,} pairs, "
-        f"{trainer.device.type}{processes}"
+        f"{trainer.device.type}, {precision_name(trainer.precision)}{processes}"
     )
     talk(f"this shape {where_to(run_config.model)}")
     return trainer
@@ -213,7 +214,9 @@ def _expected_epochs(planned: RunConfig, pairs: corpus.Shards, n_processes: int)
     by_steps = train.steps * train.accumulate * planned.data.batch_tokens / n_tokens
     if not train.minutes:
         return by_steps
-    capacity = USED_CAPACITY * n_processes * matmul_flops(pick_device())
+    device = pick_device()
+    precision = pick_precision(train.precision, device)
+    capacity = USED_CAPACITY[precision] * n_processes * matmul_flops(device, precision)
     return min(by_steps, training_seconds(train) * capacity / counted_flops(planned.model, n_tokens))
 
 

@@ -87,7 +87,7 @@ class Trainer:
         self.trained = trained_model(self.objective)  # the same one, unless it is in shards
         if self.trained is not self.model and not ranks.is_first:
             self.model.to("meta")  # nobody looks at it
-        self.optimizers = make_optimizers(self.trained, config.train)
+        self.optimizers = make_optimizers(self.trained, config.train, self.precision)
         self.rate = 0.0  # of the last step
         self.state = TrainState()
         self.meter = Meter()

@@ -10,8 +10,17 @@ from typing import Any, NamedTuple
 
 from multihead import checkpoint
 from multihead.config import ConfigError, UserError, configure
-from multihead.cost import CPU_SHARE, FLOAT32_SHARE, GPUS, SENTENCE, Device, counted_flops, flops_by_time
-from multihead.devices import matmul_flops, pick_device
+from multihead.cost import (
+    CPU_SHARE,
+    FLOAT32_SHARE,
+    GPUS,
+    SENTENCE,
+    TENSOR_SHARE,
+    Device,
+    counted_flops,
+    flops_by_time,
+)
+from multihead.devices import matmul_flops, pick_device, pick_precision, precision_name
 from multihead.hub import find_model
 from multihead.presets import PRESETS, preset
 from multihead.tables import Table
@@ -129,8 +138,11 @@ def _of_model(name: str, clock: Clock) -> Training:
 def this_machine() -> Device:
     """What is here, measured."""
     device = pick_device()
-    share = CPU_SHARE if device.type == "cpu" else FLOAT32_SHARE
-    return Device(name="here", precision="float32", flops=matmul_flops(device), share=share)
+    precision = pick_precision("auto", device)
+    name = precision_name(precision)
+    on_gpu = TENSOR_SHARE if name == "bfloat16" else FLOAT32_SHARE
+    share = CPU_SHARE if device.type == "cpu" else on_gpu
+    return Device(name="here", precision=name, flops=matmul_flops(device, precision), share=share)
 
 
 def parse_prices(prices: Sequence[str]) -> dict[str, float]:

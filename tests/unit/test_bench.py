@@ -1,5 +1,6 @@
 """What the benches count, and that both sides of a comparison do the same work."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -8,7 +9,16 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.utils.flop_counter import FlopCounterMode
 
 from multihead.batches import Cursor, collate
-from multihead.bench_training import PlainTransformer, Work, batch_flops, measure_ours, measure_plain, synthetic
+from multihead.bench_training import (
+    PlainTransformer,
+    Speed,
+    TrainingReport,
+    Work,
+    batch_flops,
+    measure_ours,
+    measure_plain,
+    synthetic,
+)
 from multihead.bench_translation import Text, read_text, write_picture
 from multihead.config import ConfigError, ModelConfig, UserError, configure
 from multihead.model import Transformer, count_parameters
@@ -48,6 +58,25 @@ def test_both_train_on_the_same_batches(tmp_path: Path) -> None:
         assert speed.peak_memory_mb > 50
     one, other = work.batches(3, Cursor())[1], work.batches(1, Cursor(batch=1))[0]
     assert torch.equal(one.source, other.source)
+
+
+def test_where_we_train_in_bfloat16_the_report_has_float32_beside_it(tmp_path: Path) -> None:
+    """The plain loop is in float32, and a lead over it must not be the hardware's alone."""
+
+    def speed(precision: str, tokens: float) -> Speed:
+        return Speed(precision=precision, tokens_per_second=tokens, gflops=1.0, matmul_gflops=2.0, peak_memory_mb=100.0)
+
+    work = Work(config=configure({}), data=tmp_path, steps=1)
+    half, single, plain = speed("bfloat16", 300), speed("float32", 200), speed("float32", 100)
+    report = TrainingReport(
+        preset="tiny", work=work, ours=half, ours_float32=single, plain=plain, plain_our_allocator=plain
+    )
+    figures = report.figures()
+    assert [figures[name] for name in ("precision", "ratio", "ratio_float32")] == ["bfloat16", 3.0, 2.0]
+    assert "ours, bfloat16" in report.as_text() and "ours, float32" in report.as_text()
+    alike = replace(report, ours=single).as_text()
+    assert alike.count("ours") == 1 and "in float32" not in alike
+    assert work.in_float32().config.train.precision == "float32"
 
 
 def test_text_and_references_go_together(tmp_path: Path) -> None:

@@ -209,14 +209,25 @@ def test_validation_does_not_depend_on_the_batch_size(prepared: Path) -> None:
     assert losses == pytest.approx([losses[0]] * 3, rel=1e-5)
 
 
-def test_precision_is_chosen_by_the_hardware() -> None:
+@pytest.mark.parametrize("ability", ["avx512_bf16", "amx_bf16"])
+def test_precision_is_chosen_by_the_hardware(ability: str, monkeypatch: pytest.MonkeyPatch) -> None:
     cpu = torch.device("cpu")
-    assert pick_precision("auto", cpu) == torch.float32
-    assert pick_precision("bfloat16", cpu) == torch.bfloat16
+    for has_it, precision in ((True, torch.bfloat16), (False, torch.float32)):
+        monkeypatch.setattr(torch.cpu, "get_capabilities", lambda has_it=has_it: {ability: has_it}, raising=False)
+        assert pick_precision("auto", cpu) == precision
+        assert pick_precision("bfloat16", cpu) == torch.bfloat16
+        assert pick_precision("float32", cpu) == torch.float32
 
 
-def test_a_step_in_bfloat16_is_close_to_one_in_float32(prepared: Path) -> None:
-    full, half = (trainer(prepared, train__precision=name, model__dropout=0.0) for name in ("float32", "bfloat16"))
+def test_a_torch_that_does_not_say_what_a_cpu_can_do_trains_in_float32(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delattr(torch.cpu, "get_capabilities", raising=False)
+    assert pick_precision("auto", torch.device("cpu")) == torch.float32
+
+
+@pytest.mark.parametrize("optimizer", ["adam", "muon"])
+def test_a_step_in_bfloat16_is_close_to_one_in_float32(optimizer: str, prepared: Path) -> None:
+    settings = {"model__dropout": 0.0, "train__optimizer": optimizer}
+    full, half = (trainer(prepared, train__precision=name, **settings) for name in ("float32", "bfloat16"))
     for run in (full, half):
         for _ in range(3):
             run.step()
