@@ -31,6 +31,7 @@ class Element:
     end: int
     opening: str
     closing: str
+    tags: tuple[int, int]  # numbers of those that open and close it: what tells neighbours without content apart
 
 
 @dataclass(frozen=True, slots=True)
@@ -210,8 +211,9 @@ class _Reader(HTMLParser):
     def _add_gap(self, gap: str, at: int, text: str, elements: list[Element]) -> None:
         """White space, and the elements that have nothing else in them."""
         here = [one for one in elements if at <= one.start and one.end <= at + len(gap)]
-        marks = [(one.start, one.opening) for one in here] + [(one.end, one.closing) for one in reversed(here)]
-        for end, raw in sorted(marks, key=lambda mark: mark[0]):  # stable: inner elements close first
+        marks = [(one.start, one.tags[0], 0, one.opening) for one in here]
+        marks += [(one.end, one.tags[1], -one.tags[0], one.closing) for one in here]  # inner ones close first
+        for end, *_, raw in sorted(marks):
             self.fragment.between[-1] += text[at:end] + raw
             gap, at = gap[end - at :], end
         self.fragment.between[-1] += gap
@@ -221,16 +223,16 @@ def _elements(tags: list[_Tag], end: int) -> list[Element]:
     """Inline elements, outer ones first. One that is not closed ends with the text; a stray closing tag is dropped."""
     found: list[Element] = []
     opened: list[tuple[int, _Tag]] = []  # with the place of its element in `found`
-    for tag in tags:
+    for number, tag in enumerate(tags):
         if tag.kind == "void":
-            found.append(Element(tag.at, tag.at, tag.raw, ""))
+            found.append(Element(tag.at, tag.at, tag.raw, "", (number, number)))
         elif tag.kind == "open":
             opened.append((len(found), tag))
-            found.append(Element(tag.at, end, tag.raw, f"</{tag.name}>"))
+            found.append(Element(tag.at, end, tag.raw, f"</{tag.name}>", (number, len(tags))))
         elif any(tag.name == other.name for _, other in opened):
             while True:
                 place, other = opened.pop()
-                found[place] = replace(found[place], end=tag.at)
+                found[place] = replace(found[place], end=tag.at, tags=(found[place].tags[0], number))
                 if other.name == tag.name:
                     break
     return found
