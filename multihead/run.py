@@ -40,7 +40,7 @@ from multihead.trainer import Meter, Trainer, learning_rate, training_seconds
 
 MAX_SKIPPED = 10  # steps in a row without a usable gradient, after which a run is stopped
 N_EXAMPLES = 4  # validation sentences shown at the end
-USED_CAPACITY = {torch.float32: 0.4, torch.bfloat16: 0.3}  # of the machine's, by a small model in training
+USED_CAPACITY = {torch.float32: 0.4, torch.bfloat16: 0.25}  # of the machine's, by a small model in training
 CLEARLY_BETTER = 0.5  # BLEU; by less, one model may be better than another by chance
 N_SCORED = 1024  # validation sentences that score a published model
 LONG_RUN = 86_400 * LONGEST  # seconds; who starts a longer one is warned
