@@ -213,11 +213,11 @@ class TrainingReport:
             lines.append(
                 f"{name:20} {speed.tokens_per_second:9,.0f} {speed.share_of_peak:8.2f} {speed.peak_memory_mb:6,.0f} MB"
             )
-        figures = self.figures()
-        lines.append(f"{figures['ratio']} times the plain loop, {figures['ratio_our_allocator']} with our allocator")
-        if self.ours_float32 is not self.ours:
-            in_float32 = figures["ratio_float32"], figures["ratio_float32_our_allocator"]
-            lines.append("in float32 {} times the plain loop, {} with our allocator".format(*in_float32))
+        for precision, speed in ours.items():
+            plain, helped = (
+                speed.tokens_per_second / other.tokens_per_second for other in (self.plain, self.plain_our_allocator)
+            )
+            lines.append(f"in {precision} {plain:.2f} times the plain loop, {helped:.2f} with our allocator")
         return "\n".join(lines)
 
 

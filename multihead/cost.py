@@ -67,7 +67,7 @@ class Device:
 # 0.42 (big) of 9.5 TFLOPS; NVIDIA's own Transformer big 0.7 on a V100 (8,742 tokens a second). Tensor cores: that
 # program again, 0.33 on a V100 (32,942) and on an A100 (82,059).
 FLOAT32_SHARE, TENSOR_SHARE = 0.4, 0.3
-CPU_SHARE = 0.65  # `multihead bench train` measures 0.64 to 0.73 for small and base, in bfloat16 for base
+CPU_SHARE = 0.65  # `multihead bench train` measures 0.62 to 0.84 in float32, and 0.73 for base in bfloat16
 
 GPUS = [
     # What the paper counts with, not the maker's 10.6.

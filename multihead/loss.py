@@ -88,8 +88,9 @@ class _InPieces(torch.autograd.Function):
                 p.add_(gradient.flatten(0, 1), alpha=r_drop)
             if any(ctx.needs_input_grad):
                 p.scatter_add_(1, wanted, torch.full_like(said, smoothing - 1))
-                d_hidden[piece] = p.to(w.dtype) @ w
-                d_weight.addmm_(p.to(w.dtype).T, taken)
+                d_logits = p.to(w.dtype)
+                d_hidden[piece] = d_logits @ w
+                d_weight.addmm_(d_logits.T, taken)
                 if d_bias is not None:
                     d_bias += p.sum(dim=0)
         d_hidden -= even * w.sum(dim=0)

@@ -139,10 +139,9 @@ def this_machine() -> Device:
     """What is here, measured."""
     device = pick_device()
     precision = pick_precision("auto", device)
-    name = precision_name(precision)
-    on_gpu = TENSOR_SHARE if name == "bfloat16" else FLOAT32_SHARE
-    share = CPU_SHARE if device.type == "cpu" else on_gpu
-    return Device(name="here", precision=name, flops=matmul_flops(device, precision), share=share)
+    name, flops = precision_name(precision), matmul_flops(device, precision)
+    share = CPU_SHARE if device.type == "cpu" else TENSOR_SHARE if name == "bfloat16" else FLOAT32_SHARE
+    return Device(name="here", precision=name, flops=flops, share=share)
 
 
 def parse_prices(prices: Sequence[str]) -> dict[str, float]:
