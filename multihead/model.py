@@ -53,15 +53,20 @@ def attention(q: Tensor, k: Tensor, v: Tensor, mask: Tensor) -> Tensor:
     return attention_weights(q, k, mask) @ v  # B H T K
 
 
+def fused_attention(q: Tensor, k: Tensor, v: Tensor, mask: Tensor, scale: float | None = None) -> Tensor:
+    """Eq. (1) by a kernel that never holds the weights; `scale` takes the place of 1/√d_k."""
+    if q.device.type != "cpu" or q.dtype != torch.bfloat16:
+        return F.scaled_dot_product_attention(q, k, v, attn_mask=mask, scale=scale)  # B H T K
+    # On CPUs the gradient of this kernel takes fourteen times as long in bfloat16 as in float32.
+    with torch.autocast("cpu", enabled=False):
+        return F.scaled_dot_product_attention(q.float(), k.float(), v.float(), attn_mask=mask, scale=scale)  # B H T K
+
+
 class ScaledDotProduct(nn.Module):
     """§3.2.1 by a fused kernel, which never shows its weights; whoever wants to see them asks for `weights`."""
 
     def forward(self, q: Tensor, k: Tensor, v: Tensor, mask: Tensor) -> Tensor:
-        if q.device.type != "cpu" or q.dtype != torch.bfloat16:
-            return F.scaled_dot_product_attention(q, k, v, attn_mask=mask)  # B H T K
-        # On CPUs the gradient of this kernel takes fourteen times as long in bfloat16 as in float32.
-        with torch.autocast("cpu", enabled=False):
-            return F.scaled_dot_product_attention(q.float(), k.float(), v.float(), attn_mask=mask)  # B H T K
+        return fused_attention(q, k, v, mask)  # B H T K
 
     def weights(self, q: Tensor, k: Tensor, mask: Tensor) -> Tensor:
         return attention_weights(q, k, mask)  # B H T S

@@ -17,7 +17,17 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from multihead.config import ModelConfig
-from multihead.model import Mixer, MultiHeadAttention, Parts, Past, ScaledDotProduct, Score, Transformer, sinusoids
+from multihead.model import (
+    Mixer,
+    MultiHeadAttention,
+    Parts,
+    Past,
+    ScaledDotProduct,
+    Score,
+    Transformer,
+    fused_attention,
+    sinusoids,
+)
 from multihead.tokenizer import PLACE
 from multihead.trees import depths_and_distances
 
@@ -31,7 +41,7 @@ class DotProduct(nn.Module):
     """Luong et al. (2015): eq. (1) without the root of d_k."""
 
     def forward(self, q: Tensor, k: Tensor, v: Tensor, mask: Tensor) -> Tensor:
-        return F.scaled_dot_product_attention(q, k, v, attn_mask=mask, scale=1.0)  # B H T K
+        return fused_attention(q, k, v, mask, scale=1.0)  # B H T K
 
     def weights(self, q: Tensor, k: Tensor, mask: Tensor) -> Tensor:
         return masked_softmax(q @ k.mT, mask)  # B H T S
