@@ -16,6 +16,7 @@ from torch import Tensor, nn
 
 from multihead.config import ModelConfig
 
+SHORT = 64  # keys up to which CPUs train faster by eq. (1) as it is printed: the fused kernel is made for long texts
 ROOM = 8  # steps that a decoder makes room for at a time
 
 KeysValues = tuple[Tensor, Tensor]  # both B H S K
@@ -42,31 +43,37 @@ ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {"relu": F.relu, "gelu": F.
 # §3.2 Attention
 
 
-def attention_weights(q: Tensor, k: Tensor, mask: Tensor) -> Tensor:
-    """The softmax of eq. (1): how much each query draws from each key."""
-    scores = q @ k.mT / math.sqrt(q.size(-1))  # B H T S
-    return scores.masked_fill(~mask, -torch.inf).softmax(dim=-1)  # B H T S
+def masked_softmax(scores: Tensor, mask: Tensor) -> Tensor:
+    precise = torch.promote_types(scores.dtype, torch.float32)
+    return scores.masked_fill(~mask, -torch.inf).softmax(dim=-1, dtype=precise)  # B H T S
 
 
-def attention(q: Tensor, k: Tensor, v: Tensor, mask: Tensor) -> Tensor:
-    """Eq. (1) as it is printed: the definition that the fused kernel in `ScaledDotProduct` is tested against."""
-    return attention_weights(q, k, mask) @ v  # B H T K
+def attention_weights(q: Tensor, k: Tensor, mask: Tensor, scale: float | None = None) -> Tensor:
+    """The softmax of eq. (1): how much each query draws from each key; `scale` takes the place of 1/√d_k."""
+    return masked_softmax(q @ k.mT * (scale or 1 / math.sqrt(q.size(-1))), mask)  # B H T S
 
 
-def fused_attention(q: Tensor, k: Tensor, v: Tensor, mask: Tensor, scale: float | None = None) -> Tensor:
-    """Eq. (1) by a kernel that never holds the weights; `scale` takes the place of 1/√d_k."""
-    if q.device.type != "cpu" or q.dtype != torch.bfloat16:
+def attention(q: Tensor, k: Tensor, v: Tensor, mask: Tensor, scale: float | None = None) -> Tensor:
+    """Eq. (1) as it is printed: the definition that `fast_attention` is tested against."""
+    return attention_weights(q, k, mask, scale).to(v.dtype) @ v  # B H T K
+
+
+def fast_attention(q: Tensor, k: Tensor, v: Tensor, mask: Tensor, scale: float | None = None) -> Tensor:
+    """Eq. (1) by a kernel that never holds the weights, wherever that one is faster."""
+    if q.device.type != "cpu" or not q.requires_grad:
         return F.scaled_dot_product_attention(q, k, v, attn_mask=mask, scale=scale)  # B H T K
+    if k.size(2) <= SHORT:
+        return attention(q, k, v, mask, scale)
     # On CPUs the gradient of this kernel takes fourteen times as long in bfloat16 as in float32.
     with torch.autocast("cpu", enabled=False):
         return F.scaled_dot_product_attention(q.float(), k.float(), v.float(), attn_mask=mask, scale=scale)  # B H T K
 
 
 class ScaledDotProduct(nn.Module):
-    """§3.2.1 by a fused kernel, which never shows its weights; whoever wants to see them asks for `weights`."""
+    """§3.2.1, which does not show its weights; whoever wants to see them asks for `weights`."""
 
     def forward(self, q: Tensor, k: Tensor, v: Tensor, mask: Tensor) -> Tensor:
-        return fused_attention(q, k, v, mask)  # B H T K
+        return fast_attention(q, k, v, mask)  # B H T K
 
     def weights(self, q: Tensor, k: Tensor, mask: Tensor) -> Tensor:
         return attention_weights(q, k, mask)  # B H T S

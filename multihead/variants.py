@@ -25,7 +25,9 @@ from multihead.model import (
     ScaledDotProduct,
     Score,
     Transformer,
-    fused_attention,
+    attention_weights,
+    fast_attention,
+    masked_softmax,
     sinusoids,
 )
 from multihead.tokenizer import PLACE
@@ -41,10 +43,10 @@ class DotProduct(nn.Module):
     """Luong et al. (2015): eq. (1) without the root of d_k."""
 
     def forward(self, q: Tensor, k: Tensor, v: Tensor, mask: Tensor) -> Tensor:
-        return fused_attention(q, k, v, mask, scale=1.0)  # B H T K
+        return fast_attention(q, k, v, mask, scale=1.0)  # B H T K
 
     def weights(self, q: Tensor, k: Tensor, mask: Tensor) -> Tensor:
-        return masked_softmax(q @ k.mT, mask)  # B H T S
+        return attention_weights(q, k, mask, scale=1.0)  # B H T S
 
 
 class Additive(nn.Module):
@@ -98,10 +100,6 @@ class RelativeScore(nn.Module):
         along = keys - keys[n_keys - n_queries :].unsqueeze(1)  # T S
         distances = along if mask.dtype == torch.bool else mask
         return (distances.clamp(-self.farthest, self.farthest) + self.farthest).expand(scores.shape)
-
-
-def masked_softmax(scores: Tensor, mask: Tensor) -> Tensor:
-    return scores.masked_fill(~mask, -torch.inf).softmax(dim=-1)
 
 
 class Tree(nn.Module):

@@ -10,12 +10,14 @@ from torch import Tensor, nn
 from multihead.config import configure
 from multihead.model import (
     ROOM,
+    SHORT,
     Dropout,
     MultiHeadAttention,
     Transformer,
     attention,
     attention_weights,
     count_parameters,
+    fast_attention,
     sinusoids,
 )
 from multihead.presets import preset
@@ -88,15 +90,24 @@ def test_a_masked_key_weighs_exactly_0() -> None:
 # §3.2.2
 
 
-def test_the_fused_kernel_equals_the_printed_equation() -> None:
+@pytest.mark.parametrize("n_keys", [6, SHORT, SHORT + 1])
+@pytest.mark.parametrize(("precision", "tolerance"), [(torch.float32, 1e-5), (torch.bfloat16, 0.05)])
+def test_the_kernel_is_chosen_for_speed_and_changes_nothing(
+    n_keys: int, precision: torch.dtype, tolerance: float
+) -> None:
+    """Training or not, short or long, in either precision: eq. (1) as printed, and its gradient."""
     torch.manual_seed(0)
-    heads = MultiHeadAttention(tiny_shape())
-    x, memory = torch.randn(2, 4, 12), torch.randn(2, 6, 12)
-    mask = torch.ones(2, 1, 1, 6, dtype=torch.bool)
+    q, k, v = (torch.randn(2, 3, n, 16, requires_grad=True) for n in (4, n_keys, n_keys))
+    mask = torch.ones(2, 1, 1, n_keys, dtype=torch.bool)
     mask[1, ..., 4:] = False
-    kv = heads.keys_values(memory)
-    mixed = attention(heads.queries(x), *kv, mask)
-    torch.testing.assert_close(heads(x, mask, kv=kv), heads.w_o(mixed.transpose(1, 2).flatten(2)), atol=1e-6, rtol=1e-5)
+    expected = attention(q, k, v, mask)
+    wanted = torch.autograd.grad(expected.square().sum(), (q, k, v))
+    trained = fast_attention(*(x.to(precision) for x in (q, k, v)), mask)
+    for found, right in zip(torch.autograd.grad(trained.float().square().sum(), (q, k, v)), wanted, strict=True):
+        torch.testing.assert_close(found, right, atol=tolerance, rtol=tolerance)
+    looked_at = fast_attention(*(x.detach().to(precision) for x in (q, k, v)), mask)
+    for found in (trained, looked_at):
+        torch.testing.assert_close(found.float(), expected, atol=tolerance, rtol=tolerance)
 
 
 def test_d_k_and_d_v_are_free_of_d_model() -> None:
