@@ -102,10 +102,11 @@ def test_the_kernel_is_chosen_for_speed_and_changes_nothing(
     mask[1, ..., 4:] = False
     expected = attention(q, k, v, mask)
     wanted = torch.autograd.grad(expected.square().sum(), (q, k, v))
-    trained = fast_attention(*(x.to(precision) for x in (q, k, v)), mask)
+    trained = fast_attention(q.to(precision), k.to(precision), v.to(precision), mask)
     for found, right in zip(torch.autograd.grad(trained.float().square().sum(), (q, k, v)), wanted, strict=True):
         torch.testing.assert_close(found, right, atol=tolerance, rtol=tolerance)
-    looked_at = fast_attention(*(x.detach().to(precision) for x in (q, k, v)), mask)
+    with torch.no_grad():
+        looked_at = fast_attention(q.to(precision), k.to(precision), v.to(precision), mask)
     for found in (trained, looked_at):
         torch.testing.assert_close(found.float(), expected, atol=tolerance, rtol=tolerance)
 
