@@ -4,6 +4,8 @@ from multihead.config import ConfigError, Overrides, TrainConfig, nearest
 
 GENTLER_RATE = 0.3  # of a new model's
 FEWER_STEPS = 10  # times
+FEW_PAIRS = 60_000
+MANY_PASSES = 50  # of `tiny` over a text; who has time for more, has time for `thorough`
 
 _SMALL_DATA: Overrides = {
     # Pre-norm bears the larger rates that small models like, so a short warm-up is enough; Muon needs fewer steps; a
@@ -79,6 +81,25 @@ PRESETS: dict[str, Overrides] = {
         "train.lr_scale": 1.0,
         "train.save_every": 100,  # five of them are averaged: a twelfth of a run of twenty minutes on two cores
     },
+    # For few pairs and hours of time. By itself a model of that size would learn them by heart; R-Drop reads each pair
+    # twice in a step, and what both readings agree on is what it teaches beyond its own sentences.
+    "thorough": {
+        **_SMALL_DATA,
+        "model.d_model": 256,
+        "model.d_ff": 512,
+        "model.n_heads": 4,
+        "model.encoder_layers": 4,
+        "model.decoder_layers": 4,
+        "model.dropout": 0.25,
+        "data.batch_tokens": 2048,
+        "train.r_drop": 3.0,
+        "train.warmup": 100,
+        "train.lr_scale": 1.0,
+        "train.steps": 30_000,
+        "train.save_every": 100,
+        "train.keep": 10,
+        "train.average": 10,
+    },
     # What the paper compares itself with (§1, §4), in the same frame of residuals, norms and feed-forward layers.
     "rnn-attention": {
         **_OF_OLD,
@@ -136,10 +157,15 @@ def preset(name: str) -> Overrides:
     return PRESETS[name]
 
 
-def preset_for(n_pairs: int) -> tuple[str, str]:
-    """The preset that fits a corpus of this size when the user names none, and why."""
-    if n_pairs < 60_000:
-        return "tiny", "a larger model would learn so few by heart"
+def preset_for(n_pairs: int, passes: float = 0.0) -> tuple[str, str]:
+    """The preset that fits a corpus of this size when the user names none, and why.
+
+    `passes` is how often `tiny` would see it in the time that the user has set, if any is.
+    """
+    if n_pairs < FEW_PAIRS and passes >= MANY_PASSES:
+        return "thorough", f"there is time for {passes:.0f} passes of a tiny model, and a larger one makes more of it"
+    if n_pairs < FEW_PAIRS:
+        return "tiny", "a larger model would need more time than it has, or learn so few by heart"
     if n_pairs < 600_000:
         return "small", "a larger model would take days on a small machine"
     return "base", "they are enough for the model of the paper"
@@ -156,7 +182,7 @@ def dropout_for(n_pairs: int, epochs: float) -> float:
     for fewer_than, dropout in ((4, 0.0), (8, 0.1), (15, 0.15), (50, 0.2)):
         if epochs < fewer_than:
             return dropout
-    return 0.3 if n_pairs < 60_000 else 0.2
+    return 0.3 if n_pairs < FEW_PAIRS else 0.2
 
 
 def gentler(preset: Overrides) -> Overrides:

@@ -22,7 +22,16 @@ from multihead import checkpoint, config, corpus, distributed, presets, shortlis
 from multihead.augment import other_forms
 from multihead.card import write_card
 from multihead.checkpoint import Tensors
-from multihead.config import ConfigError, Overrides, RunConfig, SearchConfig, UserError, configure
+from multihead.config import (
+    ConfigError,
+    ModelConfig,
+    Overrides,
+    RunConfig,
+    SearchConfig,
+    TrainConfig,
+    UserError,
+    configure,
+)
 from multihead.corpus import Files, ParallelText, Summary, Talk
 from multihead.cost import counted_flops
 from multihead.devices import matmul_flops, pick_device, pick_precision, precision_name
@@ -141,6 +150,34 @@ def _only_writer(output: Path) -> Iterator[None]:
 # Configuration and text
 
 
+@dataclass(frozen=True, slots=True)
+class Budget:
+    """A text, and the time there is to read it in."""
+
+    train: TrainConfig
+    vocab_size: int
+    n_tokens: int  # of target
+    n_processes: int
+
+    def passes_of_tiny(self) -> float:
+        """How often the smallest preset would see each pair in that time; 0 if there is no limit."""
+        tiny = configure(presets.preset("tiny"), {MODEL_VOCAB: self.vocab_size})
+        return self._passes_in_time(tiny.model) if self.train.minutes else 0.0
+
+    def expected_passes(self, planned: RunConfig) -> float:
+        """How often the run will see each pair, by the limit that is nearer."""
+        train = planned.train
+        by_steps = train.steps * train.accumulate * planned.data.batch_tokens / self.n_tokens
+        return min(by_steps, self._passes_in_time(planned.model)) if train.minutes else by_steps
+
+    def _passes_in_time(self, model: ModelConfig) -> float:
+        """Time is counted by what the machine can do."""
+        device = pick_device()
+        precision = pick_precision(self.train.precision, device)
+        capacity = USED_CAPACITY[precision] * self.n_processes * matmul_flops(device, precision)
+        return training_seconds(self.train) * capacity / counted_flops(model, self.n_tokens)
+
+
 def _take_up(request: Request) -> tuple[RunConfig, Path] | None:
     """The configuration and corpus of a run that is there already; what makes it another run is refused."""
     data = request.output / "data"
@@ -182,13 +219,13 @@ def _begin(request: Request, talk: Talk, n_processes: int) -> tuple[RunConfig, P
         "data.max_length": summary.max_length,
     }
     languages = {"data.source_lang": summary.source_lang, "data.target_lang": summary.target_lang}
-    fitting = _fitting_preset(request, summary.train_pairs, start, talk)
-    if not request.preset:
-        planned = configure(fitting, request.settings, settled)
-        epochs = _expected_epochs(planned, corpus.Shards(data, "train"), n_processes)
-        dropout = presets.dropout_for(summary.train_pairs, epochs)
+    budget = Budget(asked.train, summary.vocab_size, corpus.Shards(data, "train").target_tokens(), n_processes)
+    fitting = _fitting_preset(request, summary.train_pairs, start, budget, talk)
+    if not request.preset and "model.dropout" not in fitting:
+        passes = budget.expected_passes(configure(fitting, request.settings, settled))
+        dropout = presets.dropout_for(summary.train_pairs, passes)
         fitting = {**fitting, "model.dropout": dropout}
-        talk(f"about {epochs:.2g} passes over the text: dropout {dropout:g} (--set model.dropout=0.2 takes another)")
+        talk(f"about {passes:.2g} passes over the text: dropout {dropout:g} (--set model.dropout=0.2 takes another)")
     final = configure(fitting, languages, request.settings, settled)
     if start and (words := shortlist.load(start.folder)):
         words.save(request.output)
@@ -197,27 +234,16 @@ def _begin(request: Request, talk: Talk, n_processes: int) -> tuple[RunConfig, P
     return final, data
 
 
-def _fitting_preset(request: Request, n_pairs: int, start: Start | None, talk: Talk) -> Overrides:
-    """The preset that was asked for, or that fits the text; of a model to start from, it says only how to train."""
-    name, why = (request.preset, "") if request.preset else presets.preset_for(n_pairs)
+def _fitting_preset(request: Request, n_pairs: int, start: Start | None, budget: Budget, talk: Talk) -> Overrides:
+    """The preset that was asked for, or that fits text and time; of a model to start from it says only how to train."""
+    passes = 0.0 if request.preset or start else budget.passes_of_tiny()
+    name, why = (request.preset, "") if request.preset else presets.preset_for(n_pairs, passes)
     if start:
         talk(f"starting from {start.name}: its shape and vocabulary, trained as in preset {name}, but more gently")
         return {**presets.gentler(presets.preset(name)), **start.kept}
     if why:
         talk(f"{n_pairs:,} pairs: preset {name}; {why} (--preset takes another)")
     return presets.preset(name)
-
-
-def _expected_epochs(planned: RunConfig, pairs: corpus.Shards, n_processes: int) -> float:
-    """How often the run will see each pair, by the limit that is nearer; time is counted by what the machine can do."""
-    train, n_tokens = planned.train, pairs.target_tokens()
-    by_steps = train.steps * train.accumulate * planned.data.batch_tokens / n_tokens
-    if not train.minutes:
-        return by_steps
-    device = pick_device()
-    precision = pick_precision(train.precision, device)
-    capacity = USED_CAPACITY[precision] * n_processes * matmul_flops(device, precision)
-    return min(by_steps, training_seconds(train) * capacity / counted_flops(planned.model, n_tokens))
 
 
 def _in_words(final: RunConfig) -> str:

@@ -137,6 +137,14 @@ def test_the_preset_grows_with_the_corpus() -> None:
     assert [preset_for(n)[0] for n in (20_000, 160_000, 4_500_000)] == ["tiny", "small", "base"]
 
 
+def test_few_pairs_and_much_time_have_a_larger_model_that_reads_each_pair_twice() -> None:
+    assert [preset_for(20_000, passes)[0] for passes in (0, 49, 50, 1000)] == ["tiny", "tiny", "thorough", "thorough"]
+    assert preset_for(160_000, 1000)[0] == "small"
+    thorough, tiny = configure(preset("thorough")), configure(preset("tiny"))
+    assert thorough.model.d_model > tiny.model.d_model
+    assert (thorough.train.r_drop, tiny.train.r_drop) == (3.0, 0.0)
+
+
 def test_dropout_grows_with_how_often_a_small_text_is_seen() -> None:
     """Nothing is learned by heart in three passes; a large corpus has the paper's dropout whatever happens."""
     assert [dropout_for(20_000, epochs) for epochs in (3, 6, 10, 40, 100)] == [0.0, 0.1, 0.15, 0.2, 0.3]
