@@ -32,11 +32,10 @@ def main(output: Path, runs: list[str]) -> None:
     for run, colour in zip(runs, COLOURS, strict=False):
         label, _, folders = run.partition("=")
         points = validations([Path(folder) for folder in folders.split("+")])
-        axes.plot(*zip(*points, strict=True), color=colour, linewidth=1.8, marker=".")
         minutes, bleu = points[-1]
+        axes.plot(*zip(*points, strict=True), color=colour, linewidth=1.8, marker=".", label=f"{label}: {bleu:.1f}")
         axes.plot(minutes, bleu, "o", color=colour)
-        text = f"{label}: {bleu:.1f}"
-        axes.annotate(text, (minutes, bleu), (0, 17), textcoords="offset points", ha="right", color=colour)
+    axes.legend(loc="lower right")
     axes.set_xscale("log")
     axes.margins(y=0.1)
     longest = axes.get_xlim()[1]

@@ -94,10 +94,20 @@ def test_what_fits_the_text_is_picked_and_said(quick_request: Request) -> None:
     """Few pairs take a small model; a run of 3 steps sees none of them often enough to need dropout."""
     settings = {name: value for name, value in QUICK.items() if name.startswith(("data.", "train."))}
     said = talk_of(replace(quick_request, preset=None, settings={**settings, "train.steps": 3}))
-    assert "pairs: preset tiny; a larger model would learn so few by heart" in said
+    assert "pairs: preset tiny; a larger model would need more time than it has" in said
     assert "dropout 0 (" in said
     chosen = checkpoint.read_config(quick_request.output)
     assert (chosen.model.d_model, chosen.model.dropout, chosen.train.optimizer) == (128, 0.0, "muon")
+
+
+def test_few_pairs_and_much_time_are_trained_thoroughly(quick_request: Request) -> None:
+    """Two hours are many passes over a hundred pairs; the dropout is the preset's own."""
+    settings = {name: value for name, value in QUICK.items() if name.startswith(("data.", "train."))}
+    limits = {"train.steps": 3, "train.minutes": 120}
+    said = talk_of(replace(quick_request, preset=None, settings={**settings, **limits}))
+    assert "pairs: preset thorough; there is time for" in said
+    chosen = checkpoint.read_config(quick_request.output)
+    assert (chosen.model.d_model, chosen.model.dropout, chosen.train.r_drop) == (256, 0.25, 3.0)
 
 
 def test_what_the_user_sets_is_not_picked(quick_request: Request) -> None:
