@@ -44,7 +44,7 @@ def train(
     folder or name: its shape, vocabulary and weights. `settings` are fields by their dotted names:
     `{"train.steps": 5000}`.
     """
-    from multihead.run import Request
+    from multihead.request import Request
     from multihead.run import train as run
 
     def path(name: str | Path | None) -> Path | None:

@@ -76,7 +76,8 @@ def train_command(
     config: RunFile = None,
 ) -> None:
     """Train a model from raw text in one command; without text, on the embedded English-German corpus."""
-    from multihead.run import Request, train
+    from multihead.request import Request
+    from multihead.run import train
 
     options = {
         "model.vocab_size": vocab_size,

@@ -59,7 +59,10 @@ def attention(q: Tensor, k: Tensor, v: Tensor, mask: Tensor, scale: float | None
 
 
 def fast_attention(q: Tensor, k: Tensor, v: Tensor, mask: Tensor, scale: float | None = None) -> Tensor:
-    """Eq. (1) by a kernel that never holds the weights, wherever that one is faster."""
+    """Eq. (1) by a kernel that never holds the weights, wherever that one is faster.
+
+    Outside training it is the same one for every length: the padding of a batch must not change a translation.
+    """
     if q.device.type != "cpu" or not q.requires_grad:
         return F.scaled_dot_product_attention(q, k, v, attn_mask=mask, scale=scale)  # B H T K
     if k.size(2) <= SHORT:

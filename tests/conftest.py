@@ -8,7 +8,8 @@ import pytest
 from filelock import FileLock
 
 from multihead.config import ModelConfig, Overrides
-from multihead.run import Request, train
+from multihead.request import Request
+from multihead.run import train
 
 # A run of seconds: several epochs, several validations, several checkpoints.
 QUICK: Overrides = {

@@ -31,7 +31,8 @@ LAYERS = [
         *("paper.positions", "paper.schedule", "paper.table1", "plan"),
     },
     {"start"},
-    {"run", "translate"},
+    {"request", "translate"},
+    {"run"},
     {
         *("bench_translation", "bulk", "evaluate", "paper.table2", "paper.table3"),
         *("serve.batcher", "serve.languages", "serve.markup", "serve.replies"),

@@ -17,7 +17,8 @@ from multihead.config import ConfigError, ModelConfig, Overrides, UserError, con
 from multihead.corpus import Talk, read_summary
 from multihead.model import Transformer, count_parameters
 from multihead.presets import PRESETS, preset
-from multihead.run import Request, train
+from multihead.request import Request
+from multihead.run import train
 from multihead.tables import Table
 from multihead.trainer import training_seconds
 

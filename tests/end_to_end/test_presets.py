@@ -9,7 +9,8 @@ from multihead import load
 from multihead.config import Overrides, UserError
 from multihead.interop import export
 from multihead.presets import PRESETS
-from multihead.run import Request, train
+from multihead.request import Request
+from multihead.run import train
 from multihead.variants import MIXERS
 from tests.conftest import QUICK
 

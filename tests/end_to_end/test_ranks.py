@@ -12,7 +12,8 @@ from multihead import checkpoint, corpus, distributed
 from multihead.config import Overrides, configure
 from multihead.distributed import Ranks, whole
 from multihead.journal import read_log
-from multihead.run import Request, train
+from multihead.request import Request
+from multihead.run import train
 from multihead.tokenizer import SubwordTokenizer
 from multihead.trainer import Trainer
 from tests.conftest import QUICK

@@ -16,7 +16,8 @@ from multihead import checkpoint, shortlist
 from multihead.card import facts
 from multihead.config import ConfigError, Overrides, UserError
 from multihead.presets import gentler, preset
-from multihead.run import Request, train
+from multihead.request import Request
+from multihead.run import train
 from multihead.tokenizer import EOS_ID
 
 # So little that a model is afterwards what it was before.

@@ -16,7 +16,8 @@ import multihead
 from multihead import checkpoint
 from multihead.config import ConfigError, UserError
 from multihead.journal import read_log
-from multihead.run import Request, train
+from multihead.request import Request
+from multihead.run import train
 from tests.conftest import QUICK, copy_or_reverse, write_pairs
 
 BY_HEART = {

@@ -14,7 +14,8 @@ import pytest
 
 from multihead import checkpoint
 from multihead.journal import read_log
-from multihead.run import Request, train
+from multihead.request import Request
+from multihead.run import train
 from tests.conftest import QUICK
 from tests.ranks import Group, on_ranks, start
 

@@ -15,7 +15,8 @@ from pathlib import Path
 import pytest
 
 from multihead import checkpoint
-from multihead.run import Request, train
+from multihead.request import Request
+from multihead.run import train
 from tests.conftest import QUICK
 
 # Saves often, validates off the beat of saving, and crosses several epochs.

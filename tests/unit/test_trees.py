@@ -8,6 +8,7 @@ import torch
 
 from multihead import run, translate
 from multihead.config import ConfigError, UserError, configure
+from multihead.request import Request
 from multihead.tokenizer import EOS_ID, PLACE, SubwordTokenizer
 from multihead.trees import depths_and_distances, encode, heads_of, words_of
 from multihead.variants import build_model
@@ -113,7 +114,7 @@ def test_a_model_is_trained_on_trees_and_translates_with_them(tmp_path: Path) ->
     settings: dict[str, object] = {"model.positions": "tree", "data.tree": True, "data.max_ratio": 20.0}
     settings |= {"model.vocab_size": 276, "model.encoder_layers": 1, "model.decoder_layers": 1, "model.d_model": 32}
     settings |= {"train.steps": 150, "train.bleu_sentences": 0, "train.lr_scale": 0.5, "data.batch_tokens": 300}
-    request = run.Request(
+    request = Request(
         output=tmp_path / "run", source=tmp_path / "a.en", target=tmp_path / "a.de", preset="tiny", settings=settings
     )
     run.train(request)
