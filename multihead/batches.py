@@ -21,6 +21,7 @@ from multihead.corpus import Ids, Shards
 from multihead.tokenizer import BOS_ID, EOS_ID, PAD_ID
 
 FULL_ENOUGH = 0.9  # of the largest batch that fits; what is smaller may have less padding
+DIGITS = 5  # binary ones, of the number of pairs in a batch; after them come zeros
 BLOCK = 1 << 16  # pairs that stay together when a corpus is shuffled
 WINDOW = 16  # blocks whose pairs are shuffled among themselves
 OF_BLOCKS = (1 << 32) - 1  # stands for no window where the order of blocks is drawn
@@ -76,7 +77,7 @@ def _along_length(lengths: NDArray[np.int32]) -> Pairs:
 
 
 def _cut(order: Pairs, lengths: NDArray[np.int32], batch_tokens: int) -> Iterator[Pairs]:
-    """Cut a sequence of pairs into batches; of the last tenth of the places to cut, the one with the least padding."""
+    """Cut a sequence of pairs into batches: of the round places in the last tenth, where there is least padding."""
     start = 0
     while start < len(order):
         # No more pairs fit than if all were as short as the first; the end symbol counts.
@@ -85,11 +86,20 @@ def _cut(order: Pairs, lengths: NDArray[np.int32], batch_tokens: int) -> Iterato
         longest = np.maximum.accumulate(window, axis=0)
         counts = np.arange(1, len(window) + 1)
         most = max(1, int(np.searchsorted(longest.max(axis=1) * counts, batch_tokens, side="right")))
-        least = most if start + most == len(order) else math.ceil(FULL_ENOUGH * most)
-        padded_share = (longest.sum(axis=1) * counts / np.cumsum(window.sum(axis=1)))[least - 1 : most]
-        end = start + least + int(np.argmin(padded_share))
+        sizes = counts[most - 1 : most] if start + most == len(order) else _round_sizes(most)
+        padded_share = longest[sizes - 1].sum(axis=1) * sizes / np.cumsum(window.sum(axis=1))[sizes - 1]
+        end = start + int(sizes[np.argmin(padded_share)])
         yield order[start:end]
         start = end
+
+
+def _round_sizes(most: int) -> NDArray[np.signedinteger]:
+    """Sizes of a batch that is nearly full, of a few binary digits and then zeros.
+
+    So the same shapes come again and again. CPUs compile a product in bfloat16 for each shape, and keep a thousand.
+    """
+    sizes = np.arange(math.ceil(FULL_ENOUGH * most), most + 1)
+    return sizes[sizes % (1 << max(0, most.bit_length() - DIGITS)) == 0]
 
 
 def collate(pairs: list[tuple[Ids, Ids]]) -> Batch:
@@ -157,6 +167,9 @@ def planned(shards: Shards, batch_tokens: int, seed: int, cursor: Cursor) -> Ite
             continue
         pairs, lengths = windows[cursor.window].read(shards)
         batches = plan(lengths, batch_tokens, seed, cursor.epoch, cursor.window)
+        if cursor.batch >= len(batches):  # of a version that cut them otherwise
+            cursor = _behind(cursor, len(batches), len(windows))
+            continue
         for batch in batches[cursor.batch :]:
             place, cursor = cursor, _behind(cursor, len(batches), len(windows))
             yield Planned(pairs=pairs[batch], cursor=place), cursor

@@ -11,6 +11,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 ROWS = 512  # target tokens whose logits are held at a time; with fewer, the matrix products are slower
+ROUND = 64  # rows, and multiples of it, that those products have: CPUs compile one anew for each number
 
 
 def smoothed_loss(logits: Tensor, target: Tensor, smoothing: float) -> tuple[Tensor, Tensor]:
@@ -74,8 +75,8 @@ class _InPieces(torch.autograd.Function):
         d_bias = None if bias is None else torch.full_like(bias, -even * len(x))
         plain, total = hidden.new_zeros(2, dtype=torch.float32)
         for piece, wanted in _pieces(len(x), target, rows, n_passes=2 if r_drop else 1):
-            taken = x[piece]
-            logits = F.linear(taken, w, bias).float()  # R V
+            taken = _filled(x[piece])
+            logits = F.linear(taken, w, bias)[: len(wanted)].float()  # R V
             said = logits.gather(1, wanted)
             largest, mean = logits.amax(dim=1, keepdim=True), logits.mean(dim=1, keepdim=True)
             p = torch.softmax(logits, dim=1) if r_drop else torch.softmax(logits, dim=1, out=logits)
@@ -88,8 +89,8 @@ class _InPieces(torch.autograd.Function):
                 p.add_(gradient.flatten(0, 1), alpha=r_drop)
             if any(ctx.needs_input_grad):
                 p.scatter_add_(1, wanted, torch.full_like(said, smoothing - 1))
-                d_logits = p.to(w.dtype)
-                d_hidden[piece] = d_logits @ w
+                d_logits = _filled(p.to(w.dtype))
+                d_hidden[piece] = (d_logits @ w)[: len(wanted)]
                 d_weight.addmm_(d_logits.T, taken)
                 if d_bias is not None:
                     d_bias += p.sum(dim=0)
@@ -114,6 +115,12 @@ def _pieces(n_rows: int, target: Tensor, rows: int, n_passes: int) -> Iterator[t
         else:
             both = torch.arange(n_rows, device=target.device).view(n_passes, -1)[:, at:end].flatten()
             yield both, target[at:end, None].repeat(n_passes, 1)
+
+
+def _filled(x: Tensor) -> Tensor:
+    """With rows of zeros below, up to a round number; to a product by rows they add nothing."""
+    missing = -len(x) % ROUND
+    return F.pad(x, (0, 0, 0, missing)) if missing else x
 
 
 def _disagreement(p: Tensor, log_p: Tensor) -> tuple[Tensor, Tensor]:

@@ -51,6 +51,14 @@ def test_a_batch_is_cut_off_only_when_it_is_nearly_full(lengths: Lengths, budget
     assert fewest <= len(plan(lengths, budget, 1, 0)) <= most_needed
 
 
+def test_the_sizes_of_batches_are_few_and_round() -> None:
+    """Five binary digits and then zeros, but for what is left at the end: CPUs compile products for every shape."""
+    lengths = np.random.default_rng(0).integers(4, 40, (20_000, 2)).astype(np.int32)
+    sizes = [len(batch) for batch in plan(lengths, 4096, 1, 0)]
+    assert sum(size >= 1 << 5 and f"{size:b}"[5:].strip("0") != "" for size in sizes) <= 1
+    assert len(set(sizes)) < 0.2 * len(sizes)
+
+
 def test_the_order_is_a_function_of_seed_and_epoch() -> None:
     lengths = np.random.default_rng(0).integers(1, 30, (500, 2)).astype(np.int32)
     first, again, other_epoch, other_seed = (
@@ -109,6 +117,11 @@ def test_the_cursor_counts_epochs(shards: Shards) -> None:
     cursors = [cursor for _, cursor in islice(stream(shards, 60, 1, Cursor()), n_batches)]
     assert cursors[0] == Cursor(epoch=0, batch=1)
     assert cursors[-1] == Cursor(epoch=1, batch=0)
+
+
+def test_a_cursor_of_a_version_with_more_batches_goes_on_with_the_next_epoch(shards: Shards) -> None:
+    begun, _ = next(planned(shards, 60, 1, Cursor(epoch=3, batch=1000)))
+    assert begun.cursor == Cursor(epoch=4)
 
 
 def test_validation_batches_hold_the_first_pairs_once(shards: Shards) -> None:
