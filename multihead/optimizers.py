@@ -20,11 +20,11 @@ from multihead.config import TrainConfig
 from multihead.distributed import in_shards_like, whole
 from multihead.model import Transformer
 
+TINY = 1e-7  # keeps a gradient of zeros from being divided by its size
 ADAM_LIKE = 0.2  # RMS of an update of Adam, about: with it one rate serves both (Liu et al., 2025)
-# Of the polynomial a x + b x³ + c x⁵, which takes singular values towards 1 each time it is applied. Its authors apply
-# it five times; three leave the faintest directions at a third, and take 12 % of a small step and not 30 %.
-COEFFICIENTS = (3.4445, -4.7750, 2.0315)
-ITERATIONS = 3
+# Of the polynomials a x + b x³ + c x⁵, applied one after the other: of all such pairs, the one that takes singular values
+# between 0.04 and 1 nearest to 1 (0.69 to 1.26). What is fainter grows eighteenfold.
+COEFFICIENTS = ((4.5791, -12.5838, 9.1273), (3.9973, -6.7700, 3.5585))
 
 
 def make_optimizers(model: Transformer, config: TrainConfig, precision: torch.dtype = torch.float32) -> list[Optimizer]:
@@ -89,11 +89,18 @@ class Muon(Optimizer):
 
 def orthogonal(matrices: Tensor) -> Tensor:
     """The nearest matrices whose singular values are about 1, by Newton-Schulz iteration; matrices is N R C."""
-    a, b, c = COEFFICIENTS
     is_tall = matrices.shape[1] > matrices.shape[2]
     x = matrices.mT if is_tall else matrices  # the products below are of the shorter side
-    x = x / (x.norm(dim=(1, 2), keepdim=True) + 1e-7)  # singular values between 0 and 1
-    for _ in range(ITERATIONS):
-        gram = x @ x.mT
-        x = torch.baddbmm(x, torch.baddbmm(gram, gram, gram, beta=b, alpha=c), x, beta=a)
+    x = x / (x.norm(dim=(1, 2), keepdim=True) + TINY)
+    gram = x @ x.mT
+    # The root of its norm is no smaller than any singular value, and half as far from the largest as the norm of x.
+    bound = gram.norm(dim=(1, 2), keepdim=True) + TINY
+    x = _polynomial(x / bound.sqrt(), gram / bound, COEFFICIENTS[0])
+    x = _polynomial(x, x @ x.mT, COEFFICIENTS[1])
     return x.mT if is_tall else x
+
+
+def _polynomial(x: Tensor, gram: Tensor, coefficients: tuple[float, float, float]) -> Tensor:
+    """a x + b x³ + c x⁵ of the singular values of x, whose gram is x xᵀ."""
+    a, b, c = coefficients
+    return torch.baddbmm(x, torch.baddbmm(gram, gram, gram, beta=b, alpha=c), x, beta=a)
