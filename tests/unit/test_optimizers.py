@@ -40,6 +40,15 @@ def test_an_orthogonal_matrix_keeps_the_directions_and_evens_their_sizes(rows: i
     torch.testing.assert_close(inside, torch.diag_embed(diagonal), atol=1e-4, rtol=0)
 
 
+def test_faint_directions_grow_the_most() -> None:
+    """What is a hundredth of the strongest is more than a tenth of it afterwards; nothing is turned round."""
+    torch.manual_seed(3)
+    u, _, vh = torch.linalg.svd(torch.randn(1, 16, 16))
+    sizes = torch.linalg.svdvals(orthogonal(u * torch.logspace(0, -4, 16) @ vh))
+    assert float(sizes.max()) < 1.3
+    assert float(sizes[0, 8]) > 0.1
+
+
 def test_a_step_of_muon_is_about_as_large_as_one_of_adam() -> None:
     """So that one rate serves both: its root mean square is 0.2 of the rate."""
     torch.manual_seed(4)
