@@ -93,13 +93,13 @@ def _cut(order: Pairs, lengths: NDArray[np.int32], batch_tokens: int) -> Iterato
         start = end
 
 
-def _round_sizes(most: int) -> NDArray[np.signedinteger]:
+def _round_sizes(most: int) -> NDArray[np.int64]:
     """Sizes of a batch that is nearly full, of a few binary digits and then zeros.
 
     So the same shapes come again and again. CPUs compile a product in bfloat16 for each shape, and keep a thousand.
     """
-    sizes = np.arange(math.ceil(FULL_ENOUGH * most), most + 1)
-    return sizes[sizes % (1 << max(0, most.bit_length() - DIGITS)) == 0]
+    unit = 1 << max(0, most.bit_length() - DIGITS)
+    return np.arange(-(-math.ceil(FULL_ENOUGH * most) // unit) * unit, most + 1, unit)
 
 
 def collate(pairs: list[tuple[Ids, Ids]]) -> Batch:

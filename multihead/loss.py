@@ -125,7 +125,8 @@ def _filled(x: Tensor) -> Tensor:
 def _log_ratio(logits: Tensor, log_sum: Tensor) -> Tensor:
     """log p - log p' of both passes (R V), which stand one below the other."""
     (one, other), (its_sum, other_sum) = (x.unflatten(0, (2, -1)) for x in (logits, log_sum))
-    return (one - other).sub_(its_sum - other_sum)
+    ratio: Tensor = (one - other).sub_(its_sum - other_sum)
+    return ratio
 
 
 def _add_disagreement(p: Tensor, log_ratio: Tensor, weight: float) -> Tensor:
@@ -140,7 +141,8 @@ def _add_disagreement(p: Tensor, log_ratio: Tensor, weight: float) -> Tensor:
     before = one.clone()
     one.mul_(torch.add(1 + half * (1 - of_one), log_ratio, alpha=half)).sub_(other, alpha=half)
     other.mul_(torch.sub(1 + half * (1 - of_other), log_ratio, alpha=half)).sub_(before, alpha=half)
-    return 0.5 * (of_one + of_other).sum()
+    total: Tensor = 0.5 * (of_one + of_other).sum()
+    return total
 
 
 def _precision(x: Tensor) -> torch.dtype:

@@ -22,8 +22,8 @@ from multihead.model import Transformer
 
 TINY = 1e-7  # keeps a gradient of zeros from being divided by its size
 ADAM_LIKE = 0.2  # RMS of an update of Adam, about: with it one rate serves both (Liu et al., 2025)
-# Of two polynomials a x + b x³ + c x⁵, one after the other: of all such pairs, the one that takes singular values between
-# 0.04 and 1 nearest to 1 (0.69 to 1.26). What is fainter grows eighteenfold.
+# Of two polynomials a x + b x³ + c x⁵, one after the other: of all such pairs, the one that takes singular values
+# between 0.04 and 1 nearest to 1 (0.69 to 1.26). What is fainter grows eighteenfold.
 COEFFICIENTS = ((4.5791, -12.5838, 9.1273), (3.9973, -6.7700, 3.5585))
 
 
