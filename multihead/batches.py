@@ -99,7 +99,7 @@ def _round_sizes(most: int) -> NDArray[np.int64]:
     So the same shapes come again and again. CPUs compile a product in bfloat16 for each shape, and keep a thousand.
     """
     unit = 1 << max(0, most.bit_length() - DIGITS)
-    return np.arange(-(-math.ceil(FULL_ENOUGH * most) // unit) * unit, most + 1, unit)
+    return np.arange(most // unit * unit, math.ceil(FULL_ENOUGH * most) - 1, -unit)
 
 
 def collate(pairs: list[tuple[Ids, Ids]]) -> Batch:
