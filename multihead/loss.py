@@ -84,8 +84,9 @@ class _InPieces(torch.autograd.Function):
             plain += (log_sum - said).sum()
             total += (log_sum - (1 - smoothing) * said - smoothing * mean).sum()
             if r_drop:
-                ratio = _log_ratio(logits, log_sum)
-                total += r_drop * _add_disagreement(p.unflatten(0, (2, -1)), ratio, r_drop)
+                difference, gradient = _disagreement(p.unflatten(0, (2, -1)), (logits - log_sum).unflatten(0, (2, -1)))
+                total += r_drop * difference
+                p.add_(gradient.flatten(0, 1), alpha=r_drop)
             if any(ctx.needs_input_grad):
                 p.scatter_add_(1, wanted, torch.full_like(said, smoothing - 1))
                 d_logits = _filled(p.to(w.dtype))
@@ -122,27 +123,13 @@ def _filled(x: Tensor) -> Tensor:
     return F.pad(x, (0, 0, 0, missing)) if missing else x
 
 
-def _log_ratio(logits: Tensor, log_sum: Tensor) -> Tensor:
-    """log p - log p' of both passes (R V), which stand one below the other."""
-    (one, other), (its_sum, other_sum) = (x.unflatten(0, (2, -1)) for x in (logits, log_sum))
-    ratio: Tensor = (one - other).sub_(its_sum - other_sum)
-    return ratio
-
-
-def _add_disagreement(p: Tensor, log_ratio: Tensor, weight: float) -> Tensor:
-    """The `disagreement` of p and p' (2 R V); `weight` times its gradient by the logits is added to them.
-
-    That gradient is half of p (log p/p' - KL(p‖p')) + p - p' for p, and the same with both exchanged for p'.
-    """
-    half = weight / 2
-    one, other = p
-    of_one = (one * log_ratio).sum(dim=1, keepdim=True)  # KL(p‖p'), R 1
-    of_other = -(other * log_ratio).sum(dim=1, keepdim=True)
-    before = one.clone()
-    one.mul_(torch.add(1 + half * (1 - of_one), log_ratio, alpha=half)).sub_(other, alpha=half)
-    other.mul_(torch.sub(1 + half * (1 - of_other), log_ratio, alpha=half)).sub_(before, alpha=half)
-    total: Tensor = 0.5 * (of_one + of_other).sum()
-    return total
+def _disagreement(p: Tensor, log_p: Tensor) -> tuple[Tensor, Tensor]:
+    """`disagreement` for p and log_p of 2 R V, and its gradient by the logits."""
+    difference = log_p[0] - log_p[1]  # R V
+    divergence = p * torch.stack([difference, -difference])  # 2 R V; its sums are both KL divergences
+    sums = divergence.sum(dim=2, keepdim=True)  # 2 R 1
+    gradient = divergence.addcmul_(p, sums, value=-1).add_(p).sub_(p.flip(0)).mul_(0.5)
+    return 0.5 * sums.sum(), gradient
 
 
 def _precision(x: Tensor) -> torch.dtype:
