@@ -41,7 +41,7 @@ def test_an_orthogonal_matrix_keeps_the_directions_and_evens_their_sizes(rows: i
 
 
 def test_faint_directions_grow_the_most() -> None:
-    """What is less than a hundredth of the strongest is more than a tenth of 1 afterwards; nothing grows far beyond 1."""
+    """What is below a hundredth of the strongest is above a tenth afterwards, and nothing grows far beyond 1."""
     torch.manual_seed(3)
     u, _, vh = torch.linalg.svd(torch.randn(1, 16, 16))
     sizes = torch.linalg.svdvals(orthogonal(u * torch.logspace(0, -4, 16) @ vh))
