@@ -8,6 +8,7 @@ from pathlib import Path
 
 from matplotlib.figure import Figure
 
+from multihead.checkpoint import read_config
 from multihead.journal import read_log
 
 COLOURS = ["#2563eb", "#059669", "#d97706", "#dc2626", "#7c3aed", "#6b7280"]
@@ -23,6 +24,12 @@ def validations(runs: list[Path]) -> list[tuple[float, float]]:
         scored = [record for record in read_log(run) if record.get("valid_bleu") is not None]
         points += [(begun + record["minutes"], record["valid_bleu"]) for record in scored]
     return points
+
+
+def pair(run: str) -> str:
+    """What a run translates, such as en-de; `run` is one of those that `main` is given."""
+    data = read_config(Path(run.partition("=")[2].split("+")[0])).data
+    return f"{data.source_lang}-{data.target_lang}"
 
 
 def main(output: Path, runs: list[str]) -> None:
@@ -43,7 +50,8 @@ def main(output: Path, runs: list[str]) -> None:
     axes.set_xticks([], minor=True)
     axes.set_xlabel("minutes since the command was given, raw text and all")
     axes.set_title(
-        "Multi30k en-de, BLEU on val: of 200 sentences, greedy, on the way; of all, beam 4, once published", loc="left"
+        f"Multi30k {pair(runs[0])}, BLEU on val: of 200 sentences, greedy, on the way; of all, beam 4, once published",
+        loc="left",
     )
     axes.grid(alpha=0.25)
     axes.spines[["top", "right"]].set_visible(False)

@@ -113,6 +113,12 @@ def test_a_run_file_is_toml(tmp_path: Path) -> None:
         read_toml(tmp_path / "missing.toml")
 
 
+@pytest.mark.parametrize("name", ["en-de", "multi30k", "multi30k-second"])
+def test_every_recipe_is_a_valid_run_file(name: str) -> None:
+    recipe = read_toml(Path(__file__).parents[2] / "benchmarks" / "recipes" / f"{name}.toml")
+    assert recipe.items() <= flatten(configure(recipe)).items()
+
+
 @pytest.mark.parametrize("name", sorted(PRESETS))
 def test_a_configuration_survives_its_json(name: str) -> None:
     config = configure(preset(name))
