@@ -142,6 +142,7 @@ class TrainConfig:
     eps: PositiveFloat = 1e-9  # of Adam
     label_smoothing: Share = 0.1  # ε_ls (§5.4)
     r_drop: NonNegative = 0.0  # weight of R-Drop: two passes with other dropout must agree (0: one pass, as in §5)
+    r_drop_from: Share = 0.0  # of the run: before this share is done there is one pass, in half the time
     weight_decay: NonNegative = 0.0  # of the layers' matrices, times the rate, in each step (0: none, as in §5)
     clip_norm: NonNegative = 0.0  # largest gradient norm (0: no clipping, as in the paper)
     accumulate: Positive = 1  # batches summed into one step

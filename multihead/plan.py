@@ -94,8 +94,9 @@ def plan(files: tuple[Files, Files], preset: str | None, settings: Overrides, fo
 
 
 def _measure(asked: RunConfig, data: Path, steps: int) -> Measured:
-    """In a process of its own, whose memory is that of a run."""
-    trainer = Trainer(asked, data, SubwordTokenizer.load(data / "tokenizer.json"))
+    """In a process of its own, whose memory is that of a run; of steps that differ, the longer ones are measured."""
+    longest = configure({"train.r_drop_from": 0.0}, start=asked)
+    trainer = Trainer(longest, data, SubwordTokenizer.load(data / "tokenizer.json"))
     for _ in range(WARM_UP):
         trainer.step()
     began, seen = time.perf_counter(), trainer.state.tokens_seen
@@ -114,7 +115,7 @@ def _plan(asked: RunConfig, preset: str, text: tuple[int, float, float], measure
         parameters = count_parameters(build_model(asked.model))
     train = asked.train
     tokens = train.steps * measured.tokens_a_step
-    flops = counted_flops(asked.model, tokens)
+    flops = counted_flops(asked.model, tokens) * (2 if train.r_drop else 1)  # R-Drop reads each pair twice
     checkpoints = (train.keep + 2) * 3 * 4 * parameters  # weights and two moments; the best one, and one being written
     shards = n_pairs * (2 * tokens_a_pair + 16) + 160 * n_pairs  # ids and ends; while it is prepared, cleaned text
     made = Plan(

@@ -145,13 +145,18 @@ class Trainer:
         processes change only speed."""
         train = self.config.train
         with torch.autocast(self.device.type, self.precision, enabled=self.precision != torch.float32):
-            loss, plain = self.objective(batch, train.label_smoothing, train.r_drop)
+            loss, plain = self.objective(batch, train.label_smoothing, self._r_drop())
         # Where the gradients of processes meet their mean is taken, and what is wanted is the sum.
         weight = self.ranks.n_ranks if batch.n_tokens else 0
         (loss * weight / n_tokens).backward()
         if batch.n_tokens:
             self.meter.loss += float(loss.detach())
             self.meter.plain_loss += float(plain)
+
+    def _r_drop(self) -> float:
+        """Its weight in the next step."""
+        train = self.config.train
+        return train.r_drop if self.share() >= train.r_drop_from else 0.0
 
     def _gradient_is_usable(self) -> bool:
         """The gradient is that of all processes, so that they agree."""

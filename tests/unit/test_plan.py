@@ -29,6 +29,12 @@ def test_a_plan_is_made_of_measured_steps(made: plan.Plan) -> None:
     assert "24 steps" in made.as_text()
 
 
+def test_a_plan_counts_both_readings_of_r_drop(made: plan.Plan, toy_text: tuple[Path, Path]) -> None:
+    settings = {**QUICK, "model.vocab_size": 4000, "train.r_drop": 3}
+    twice = plan.plan(toy_text, "base", settings, toy_text[0].parent, steps=2)
+    assert twice.gpu_hours["A100"]["1"] == pytest.approx(2 * made.gpu_hours["A100"]["1"])
+
+
 def test_a_run_that_cannot_end_is_warned_of(made: plan.Plan, tmp_path: Path) -> None:
     endless = plan._warnings(replace(made, hours=24 * 400, disk_mb=1e12), tmp_path / "not" / "there")
     assert endless[0].startswith("this run takes 400 days here: take a smaller --preset")

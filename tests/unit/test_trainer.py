@@ -145,6 +145,19 @@ def test_r_drop_adds_what_two_passes_disagree_in(prepared: Path) -> None:
     assert strong.meter.plain_loss == pytest.approx(weak.meter.plain_loss, rel=1e-5)
 
 
+def test_r_drop_begins_at_its_share_of_the_run(prepared: Path) -> None:
+    """Until then a step is the plain one, to the last bit."""
+    settings = {"model__dropout": 0.3, "train__steps": 4, "train__r_drop_from": 0.5}
+    plain, later = (trainer(prepared, **settings, train__r_drop=alpha) for alpha in (0, 5))
+    for _ in range(2):
+        plain.step()
+        later.step()
+    assert torch.equal(weights(plain), weights(later))
+    plain.step()
+    later.step()
+    assert not torch.equal(weights(plain), weights(later))
+
+
 def test_accumulated_batches_equal_one_batch_of_all(prepared: Path) -> None:
     """Two batches in one step have the gradient of their union: losses are divided by all tokens of the step."""
     run = trainer(prepared, train__accumulate=2, model__dropout=0.0)
