@@ -5,7 +5,7 @@ from multihead.config import ConfigError, Overrides, TrainConfig, nearest
 GENTLER_RATE = 0.3  # of a new model's
 FEWER_STEPS = 10  # times
 FEW_PAIRS = 60_000
-MANY_PASSES = 40  # of `tiny` over a text; who has time for more, has time for `thorough`
+MANY_PASSES = 50  # of `tiny` over a text; who has time for more, has time for `thorough`
 
 _SMALL_DATA: Overrides = {
     # Pre-norm bears the larger rates that small models like, so a short warm-up is enough; Muon needs fewer steps; a

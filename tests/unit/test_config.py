@@ -144,7 +144,7 @@ def test_the_preset_grows_with_the_corpus() -> None:
 
 
 def test_few_pairs_and_much_time_have_a_larger_model_that_soon_reads_each_pair_twice() -> None:
-    assert [preset_for(20_000, passes)[0] for passes in (0, 39, 40, 1000)] == ["tiny", "tiny", "thorough", "thorough"]
+    assert [preset_for(20_000, passes)[0] for passes in (0, 49, 50, 1000)] == ["tiny", "tiny", "thorough", "thorough"]
     assert preset_for(160_000, 1000)[0] == "small"
     thorough, tiny = configure(preset("thorough")), configure(preset("tiny"))
     assert thorough.model.d_model > tiny.model.d_model
