@@ -82,7 +82,7 @@ def measure_ctranslate2(model: str, text: Text, search: SearchConfig, compute_ty
     ids = _ids_by_piece(tokenizer)
     options = {
         "beam_size": search.beam,
-        "length_penalty": search.alpha,
+        "length_penalty": search.penalty,
         "max_batch_size": batch_tokens,
         "batch_type": "tokens",
         "max_decoding_length": translator.config.data.max_length,

@@ -23,6 +23,7 @@ from filelock import FileLock, Timeout
 from rich.console import Console
 from rich.progress import Progress
 
+from multihead.checkpoint import read_search
 from multihead.config import SearchConfig, UserError
 from multihead.files import replace_text, sha256, sync
 from multihead.hub import find_model
@@ -96,7 +97,7 @@ def bulk(model: str, source: Path, output: Path, options: Options, console: Cons
             id_column=options.id_column,
             text_column=options.text_column,
             engine=options.engine,
-            search=options.search,
+            search=options.search.of_model(read_search(folder)),
             part_rows=options.part_rows or min(MOST, max(FEWEST, math.ceil(total / N_PARTS))),
         )
         job = _take_up(job, output)

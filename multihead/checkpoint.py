@@ -17,7 +17,7 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor
 
 from multihead.batches import Cursor
-from multihead.config import RunConfig, UserError, from_json, to_json
+from multihead.config import ModelSearch, RunConfig, UserError, from_json, search_from_json, to_json
 from multihead.distributed import in_shards_like
 from multihead.files import appearing_whole, replace_text, replacing, sha256
 from multihead.model import Transformer
@@ -205,6 +205,12 @@ def read_provenance(folder: Path) -> Provenance:
     document = json.loads((folder / "config.json").read_text(encoding="utf-8"))
     found = document.get("provenance")
     return found if isinstance(found, dict) else {}
+
+
+def read_search(folder: Path) -> ModelSearch:
+    """How a published model translates best; the paper's defaults for one that does not say."""
+    path = folder / "config.json"
+    return search_from_json(path.read_text(encoding="utf-8"), path) if path.exists() else ModelSearch()
 
 
 def read_config(folder: Path) -> RunConfig:

@@ -11,9 +11,12 @@ from typing import Annotated, NoReturn
 import typer
 
 from multihead.config import (
+    ALPHA,
+    BEAM,
     ENGINES,
     ConfigError,
     Overrides,
+    SearchConfig,
     UserError,
     check_engine,
     parse_settings,
@@ -53,6 +56,10 @@ SourceLang = Annotated[
     str | None, typer.Option(help="Language of the source, such as en; guessed from a.en if not given.")
 ]
 TargetLang = Annotated[str | None, typer.Option(help="Language of the target.")]
+PRESET_HELP = (
+    "tiny, small, thorough, base, big, small-fast, base-fast, rnn-attention, convs2s, bytenet or table3-...; "
+    "chosen by text and time if not given."
+)
 RunFile = Annotated[Path | None, typer.Option("--config", help="A TOML file with settings: [train] warmup = 8000.")]
 
 
@@ -65,7 +72,7 @@ def train_command(
     valid_source: ValidSource = None,
     valid_target: ValidTarget = None,
     data: Annotated[Path | None, typer.Option(help="A corpus made by `multihead prepare`, instead of text.")] = None,
-    preset_name: Annotated[str | None, typer.Option("--preset", help="tiny, small, base, big or table3-...")] = None,
+    preset_name: Annotated[str | None, typer.Option("--preset", help=PRESET_HELP)] = None,
     vocab_size: VocabSize = None,
     start: StartFrom = None,
     steps: Annotated[int | None, typer.Option(help="Stop after this many steps.")] = None,
@@ -163,10 +170,41 @@ def average_command(
 
 
 Beam = Annotated[int, typer.Option(help="Hypotheses kept at every step; 1 is greedy.")]
-Alpha = Annotated[float, typer.Option(help="Length penalty ((5 + length) / 6)^alpha.")]
-Engine = Annotated[str, typer.Option(help=f"{', '.join(ENGINES)}: what searches; auto takes the fastest.")]
-Exact = Annotated[bool, typer.Option("--exact", help="Search without short cuts: no pruning, no shortlist.")]
-WITHOUT_SHORT_CUTS = {"prune": 0.0, "shortlist": False}
+Alpha = Annotated[
+    float | None,
+    typer.Option(help=f"Length penalty ((5 + length) / 6)^alpha.  [default: what the model stores, else {ALPHA}]"),
+]
+Split = Annotated[
+    bool | None,
+    typer.Option(
+        "--split/--no-split",
+        help="Translate each sentence by itself, or each line as a whole.  [default: as the model was trained]",
+    ),
+]
+Engine = Annotated[
+    str,
+    typer.Option(help=f"{', '.join(ENGINES)}. auto: CTranslate2 where it can, one sentence at a time; else torch."),
+]
+Exact = Annotated[
+    bool, typer.Option("--exact", help="The reference search: torch in float32, no pruning, no shortlist, no guard.")
+]
+NoGuard = Annotated[
+    bool, typer.Option("--no-guard", help="Do not search again for what is empty, repeats itself or loses a number.")
+]
+
+
+def _search_options(exact: bool, no_guard: bool, **options: object) -> SearchConfig:
+    """A search as the command line describes it."""
+    if exact:
+        options |= {"prune": 0.0, "shortlist": False}
+    return search_config(guard=not (exact or no_guard), **options)
+
+
+def _engine_of(engine: str, exact: bool) -> str:
+    check_engine(engine)
+    if exact and engine not in ("auto", "torch"):
+        raise ConfigError(f"--exact searches with torch in float32: leave out --engine {engine}")
+    return "torch" if exact else engine
 
 
 @app.command("translate")
@@ -174,12 +212,13 @@ def translate_command(
     model: Model,
     text: Annotated[list[str] | None, typer.Argument(help="Texts; without them --input or standard input.")] = None,
     input_file: Annotated[Path, typer.Option("--input", help="File to translate; plain, .gz or -.")] = Path("-"),
-    output_file: Annotated[Path, typer.Option("--output", help="File to write; plain, .gz or -.")] = Path("-"),
-    beam: Beam = 4,
-    alpha: Alpha = 0.6,
+    output_file: Annotated[Path, typer.Option("--output", "-o", help="File to write; plain, .gz or -.")] = Path("-"),
+    beam: Beam = BEAM,
+    alpha: Alpha = None,
+    split: Split = None,
     n_best: Annotated[int, typer.Option(help="Translations of each line, separated by tabs.")] = 1,
     sample: Annotated[bool, typer.Option("--sample", help="Draw a translation instead of searching the best.")] = False,
-    temperature: Annotated[float, typer.Option(help="Of --sample: below 1 is bolder.")] = 1.0,
+    temperature: Annotated[float, typer.Option(help="Of --sample: below 1 is more careful, above 1 bolder.")] = 1.0,
     top_k: Annotated[int, typer.Option(help="Of --sample: from so many likeliest tokens; 0 for all.")] = 0,
     top_p: Annotated[float, typer.Option(help="Of --sample: from the likeliest tokens of this probability.")] = 1.0,
     seed: Annotated[int, typer.Option(help="Of --sample.")] = 1,
@@ -187,21 +226,25 @@ def translate_command(
     engine: Engine = "auto",
     prune: Annotated[float, typer.Option(help="Of torch: give up what is so many nats behind the best.")] = 0.0,
     exact: Exact = False,
+    no_guard: NoGuard = False,
     as_json: Json = False,
 ) -> None:
     """Translate texts, a file or standard input: one line out for each line in."""
-    search = search_config(
+    search = _search_options(
+        exact,
+        no_guard,
         beam=beam,
         alpha=alpha,
+        split=split,
         n_best=n_best,
         sample=sample,
         temperature=temperature,
         top_k=top_k,
         top_p=top_p,
         seed=seed,
-        **{"prune": prune, **(WITHOUT_SHORT_CUTS if exact else {})},
+        prune=prune,
     )
-    check_engine(engine)
+    engine = _engine_of(engine, exact)
     from multihead.text import open_output
     from multihead.translate import Input, as_line, load
 
@@ -212,7 +255,7 @@ def translate_command(
         for number, translation in enumerate(translator.stream(lines, search, window, align=as_json), start=1):
             out.write(as_line(translation, as_json) + "\n")
             if not as_json:
-                for warning in translation.warnings:
+                for warning in dict.fromkeys(translation.warnings):
                     _say(f"line {number}: {warning}")
 
 
@@ -221,19 +264,21 @@ def evaluate_command(
     model: Model,
     source: Annotated[Path, typer.Option(help="Text to translate.")],
     reference: Annotated[Path, typer.Option(help="Its translation by people, line by line.")],
-    beam: Beam = 4,
-    alpha: Alpha = 0.6,
+    beam: Beam = BEAM,
+    alpha: Alpha = None,
+    split: Split = None,
     compare: Annotated[str | None, typer.Option(help="A second model: paired bootstrap says if it differs.")] = None,
     lowercase_tokenized: Annotated[
         bool, typer.Option(help="Also lower-cased, tokenised BLEU, as the literature on Multi30k reports it.")
     ] = False,
     engine: Engine = "auto",
     exact: Exact = False,
+    no_guard: NoGuard = False,
     as_json: Json = False,
 ) -> None:
     """Score a model: BLEU and chrF with their signatures, and the paper's own BLEU beside them."""
-    search = search_config(beam=beam, alpha=alpha, **(WITHOUT_SHORT_CUTS if exact else {}))
-    check_engine(engine)
+    search = _search_options(exact, no_guard, beam=beam, alpha=alpha, split=split)
+    engine = _engine_of(engine, exact)
     from multihead.evaluate import TestSet, evaluate
 
     test = TestSet(source=source, reference=reference, lowercase_tokenized=lowercase_tokenized)
@@ -247,7 +292,7 @@ def inspect_command(
     text: Annotated[str, typer.Argument(help="The sentence to translate.")],
     output: Annotated[Path, typer.Option(help="page.html or picture.png.")],
     translation: Annotated[str | None, typer.Option(help="A translation to follow instead of the model's own.")] = None,
-    beam: Beam = 4,
+    beam: Beam = BEAM,
 ) -> None:
     """Show what every head of every layer attends to, as a self-contained page or a picture."""
     if output.suffix not in (".html", ".png"):
@@ -328,7 +373,7 @@ def bench_translate_command(
     model: Model,
     source: Annotated[Path | None, typer.Option(help="Text to translate; without it, the embedded corpus.")] = None,
     reference: Annotated[Path | None, typer.Option(help="Its translation by people, to score with.")] = None,
-    beam: Beam = 4,
+    beam: Beam = BEAM,
     sentences: Annotated[int, typer.Option(min=1, help="At most so many.")] = 2000,
     growth: Annotated[bool, typer.Option("--growth", help="Also by beam and length.")] = False,
     picture: Annotated[Path | None, typer.Option(help="A picture of speed against BLEU to write, .png.")] = None,
@@ -407,12 +452,14 @@ def bulk_command(
     text_column: Annotated[str, typer.Option(help="Of Parquet: what is translated.")] = "text",
     workers: Annotated[int, typer.Option(min=0, help="Cores that translate; 0 for all of the cluster.")] = 0,
     address: Annotated[str | None, typer.Option(help="A Ray cluster; without it, one on this machine.")] = None,
-    beam: Beam = 4,
-    alpha: Alpha = 0.6,
+    beam: Beam = BEAM,
+    alpha: Alpha = None,
+    split: Split = None,
     engine: Engine = "auto",
+    no_guard: NoGuard = False,
 ) -> None:
     """Translate any amount of text on a Ray cluster: each row once, in order, whoever is killed on the way."""
-    search = search_config(beam=beam, alpha=alpha)
+    search = search_config(beam=beam, alpha=alpha, split=split, guard=not no_guard)
     check_engine(engine)
     from multihead.bulk import Options, bulk
 
@@ -433,7 +480,7 @@ def plan_command(
     source: Annotated[list[Path], typer.Option(help="Text to train on; plain or .gz. May be repeated.")],
     target: Annotated[list[Path], typer.Option(help="Its translation, line by line; one for each --source.")],
     output: Annotated[Path, typer.Option(help="Where the run would write.")] = Path("."),
-    preset_name: Annotated[str | None, typer.Option("--preset", help="tiny, small, base, big or table3-...")] = None,
+    preset_name: Annotated[str | None, typer.Option("--preset", help=PRESET_HELP)] = None,
     steps: Annotated[int, typer.Option(min=1, help="Steps that are measured.")] = 5,
     settings: Settings = None,
     config: RunFile = None,

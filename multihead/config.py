@@ -14,6 +14,8 @@ from typing import Annotated, Any, Literal
 from pydantic import ConfigDict, Field, TypeAdapter, ValidationError
 from pydantic.dataclasses import dataclass
 
+BEAM, ALPHA = 4, 0.6  # §6.1: the width of the beam, and the exponent of the length penalty
+PUBLISHED = ("search", "provenance")  # sections of config.json that only a published model has
 FORMAT = 1  # of config.json; a reader refuses what is newer than itself
 
 Count = Annotated[int, Field(ge=0)]
@@ -165,19 +167,29 @@ class TrainConfig:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, config=_STRICT)
+class ModelSearch:
+    """`search` in config.json: how this model translates best, chosen on validation text when it was published."""
+
+    alpha: NonNegative = ALPHA  # of the length penalty
+    split: bool = True  # False for a model that was trained on lines of several sentences
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, config=_STRICT)
 class SearchConfig:
     """How a translation is searched for; the defaults are §6.1's."""
 
-    beam: Positive = 4  # hypotheses kept at every step; 1 is greedy
-    alpha: NonNegative = 0.6  # of the length penalty ((5 + length) / 6)^alpha
+    beam: Positive = BEAM  # hypotheses kept at every step; 1 is greedy
+    alpha: NonNegative | None = None  # of the length penalty ((5 + length) / 6)^alpha; None: the model's own
     max_extra: Count = 50  # an output is at most this much longer than its input
     n_best: Positive = 1  # hypotheses given back
     min_length: Count = 0  # shortest output, in tokens
     no_repeat: Count = 0  # no run of so many tokens comes twice (0: as it comes)
     prune: NonNegative = 0.0  # give up what is so many nats behind the best (0: only what cannot win)
     shortlist: bool = True  # say only words that translate those of the source, if the model knows them
+    split: bool | None = None  # translate each sentence of a text by itself; None: as the model was trained
+    guard: bool = True  # search again for what is empty, repeats itself, copies the source or loses a number
     sample: bool = False  # draw tokens instead of searching for the likeliest
-    temperature: PositiveFloat = 1.0  # of sampling: below 1 is bolder
+    temperature: PositiveFloat = 1.0  # of sampling: below 1 is more careful, above 1 bolder
     top_k: Count = 0  # sample from so many likeliest tokens (0: from all)
     top_p: Annotated[float, Field(gt=0.0, le=1.0)] = 1.0  # sample from the likeliest tokens of this much probability
     seed: Count = 1  # of sampling
@@ -185,6 +197,19 @@ class SearchConfig:
     def __post_init__(self) -> None:
         if self.n_best > self.beam and not self.sample:
             raise ConfigError(f"{self.n_best} best translations need a beam of at least as many, got {self.beam}")
+
+    @property
+    def penalty(self) -> float:
+        """The exponent of the length penalty; the paper's, if neither the user nor the model names one."""
+        return ALPHA if self.alpha is None else self.alpha
+
+    def of_model(self, own: ModelSearch) -> "SearchConfig":
+        """Fill in what the user left open with what the model stores."""
+        return dataclasses.replace(
+            self,
+            alpha=own.alpha if self.alpha is None else self.alpha,
+            split=own.split if self.split is None else self.split,
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, config=_STRICT)
@@ -290,10 +315,11 @@ def read_toml(path: Path) -> Overrides:
     return _dotted(sections)
 
 
-def to_json(config: RunConfig, provenance: Mapping[str, Any] | None = None) -> str:
-    """The content of config.json; `provenance` says how a published model came about."""
+def to_json(config: RunConfig, provenance: Mapping[str, Any] | None = None, search: ModelSearch | None = None) -> str:
+    """The content of config.json; of a published model with how it came about and how it translates best."""
+    published = {"search": dataclasses.asdict(search) if search else None, "provenance": provenance}
     document = {"format": FORMAT, **dataclasses.asdict(config)}
-    return json.dumps(document | ({"provenance": provenance} if provenance else {}), indent=2) + "\n"
+    return json.dumps(document | {name: value for name, value in published.items() if value}, indent=2) + "\n"
 
 
 def from_json(text: str, origin: Path) -> RunConfig:
@@ -308,11 +334,20 @@ def from_json(text: str, origin: Path) -> RunConfig:
         raise UserError(
             f"{origin} has format {document['format']}, and this version reads up to {FORMAT}: update multihead"
         )
-    sections = {name: fields for name, fields in document.items() if isinstance(fields, dict) and name != "provenance"}
+    sections = {name: fields for name, fields in document.items() if isinstance(fields, dict) and name not in PUBLISHED}
     try:
         return configure(_dotted(sections))
     except ConfigError as error:
         raise UserError(f"{origin}: {error}") from None
+
+
+def search_from_json(text: str, origin: Path) -> ModelSearch:
+    """How a model translates best, by its `config.json`; one that says nothing is searched as in the paper."""
+    try:
+        stored = json.loads(text).get("search", {})
+        return TypeAdapter(ModelSearch).validate_python(stored)
+    except ValidationError as error:
+        raise UserError(f"{origin}: search.{explain(error)}") from None
 
 
 def _dotted(sections: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:

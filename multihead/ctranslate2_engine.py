@@ -76,7 +76,7 @@ class CTranslate2Engine:
         lengths = np.array([[len(ids), len(ids)] for ids in segments], dtype=np.int32).reshape(-1, 2)
         how = _How(
             restrained=bool(config.min_length or config.no_repeat),
-            penalty=config.alpha,
+            penalty=config.penalty,
             shortlist=config.shortlist and self._has_shortlist,
             alone=self._alone,
             patience=PATIENCE if self._translator.compute_type == "float32" and config.beam > 1 else 1.0,
@@ -116,9 +116,9 @@ class CTranslate2Engine:
         for pieces, score in zip(result.hypotheses, result.scores, strict=True):
             ids, log_prob = [self._ids[piece] for piece in pieces], score * max(1, len(pieces)) ** penalty
             if ids[-1:] == [EOS_ID] and log_prob > IMPOSSIBLE:  # which something undefined is not either
-                found.ended.append(_hypothesis(ids[:-1], log_prob, True, config.alpha))
+                found.ended.append(_hypothesis(ids[:-1], log_prob, True, config.penalty))
             elif log_prob > IMPOSSIBLE:
-                found.cut.append(_hypothesis(ids, log_prob, False, config.alpha))
+                found.cut.append(_hypothesis(ids, log_prob, False, config.penalty))
         return found
 
     def _score(self, segments: Sequence[list[int]], found: dict[int, Found], config: SearchConfig) -> None:
@@ -130,7 +130,7 @@ class CTranslate2Engine:
         for at in found:
             found[at].ended.clear()
         for (at, tokens), result in zip(ended, results, strict=True):
-            found[at].ended.append(_hypothesis(tokens, math.fsum(result.log_probs), True, config.alpha))
+            found[at].ended.append(_hypothesis(tokens, math.fsum(result.log_probs), True, config.penalty))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -205,7 +205,7 @@ class _Beams:
     def _set_aside(self, ends: Tensor, values: Tensor, parents: Tensor, length: int) -> None:
         where = ends.nonzero()
         rows, columns = where[:, 0], where[:, 1]
-        penalty = float(length_penalty(length, self.config.alpha))
+        penalty = float(length_penalty(length, self.config.penalty))
         ended = zip(
             rows.tolist(), values[rows, columns].tolist(), self.tokens[parents[rows, columns], 1:].tolist(), strict=True
         )
@@ -225,7 +225,7 @@ class _Beams:
         come before the worst that is wanted leaves, and its place stays empty, for what would take it is worse still.
         With `prune` a hypothesis also leaves when it is that far behind the best of its sentence.
         """
-        needed = self.wanted * length_penalty(self.longest, self.config.alpha) - MARGIN  # B
+        needed = self.wanted * length_penalty(self.longest, self.config.penalty) - MARGIN  # B
         hopeful = values.isfinite() & (values >= needed.unsqueeze(1))
         if self.prune:
             behind = values[:, :1] - values - self.prune  # B C
@@ -245,7 +245,7 @@ class _Beams:
 
     def _keep_cut(self, cut: Tensor, values: Tensor, parents: Tensor, tokens: Tensor, length: int) -> None:
         """What is live at the limit is given back only if nothing has ended."""
-        penalty = float(length_penalty(length, self.config.alpha))
+        penalty = float(length_penalty(length, self.config.penalty))
         for row, column in cut.nonzero().tolist():
             log_prob = float(values[row, column])
             ids = [*self.tokens[parents[row, column], 1:].tolist(), int(tokens[row, column])]
@@ -306,7 +306,7 @@ def _sample(models: Sequence[Transformer], source_ids: Tensor, config: SearchCon
             length = len(tokens[row]) + ended
             if ended or length >= most[row // n_draws]:
                 live[row] = False
-                score = log_probs[row] / float(length_penalty(length, config.alpha))
+                score = log_probs[row] / float(length_penalty(length, config.penalty))
                 hypothesis = Hypothesis(tokens=tokens[row], log_prob=log_probs[row], score=score, ended=ended)
                 found[row // n_draws].ended.append(hypothesis)
         ids = chosen

@@ -1,6 +1,7 @@
-"""Text to text: lines in, as many translations out, in order, whatever is in them and however many they are."""
+"""Text to text: each text is split into sentences, translated and put together again, in order and in any number."""
 
 import json
+import math
 import re
 import sys
 from collections import deque
@@ -14,8 +15,8 @@ from unicodedata import decimal
 
 from multihead import attention, shortlist, trees
 from multihead.attention import AttentionMaps
-from multihead.checkpoint import load_model
-from multihead.config import RunConfig, SearchConfig, UserError, check_engine, search_config
+from multihead.checkpoint import load_model, read_search
+from multihead.config import ModelSearch, RunConfig, SearchConfig, UserError, check_engine, search_config
 from multihead.ctranslate2_engine import CTranslate2Engine, FastestEngine
 from multihead.ctranslate2_export import cached_export, has_ctranslate2, why_not_ctranslate2
 from multihead.devices import pick_device
@@ -23,12 +24,15 @@ from multihead.engines import Engine, TorchEngine
 from multihead.hub import find_model
 from multihead.model import Transformer
 from multihead.search import Hypothesis, length_penalty
-from multihead.sentences import cut
+from multihead.sentences import LINE_BREAKS, cut, join_translations, pieces_of, uncut
 from multihead.shortlist import Shortlist
 from multihead.text import file_size, read_lines
 from multihead.tokenizer import SubwordTokenizer
 
-MAX_CHARACTERS = 20_000  # of a line; the rest is cut off before it costs anything
+MAX_CHARACTERS = 1_000_000  # of a text, about a book; the rest is cut off before it costs anything
+LONG_PIECE = 50  # characters; no piece of a vocabulary is that long
+SHORT, SHORT_TEXT = 0.4, 12  # an output of fewer tokens than this share of a source of so many is suspicious
+_CONTROL = re.compile("[\x00-\x08\x0e-\x1b\x7f]")  # characters that are neither text nor white space
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,16 +59,18 @@ class Translation:
 class Translator:
     """A loaded model: one, or several of one vocabulary that vote."""
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - what a model folder holds, and what runs it
         self,
         models: Sequence[Transformer],
         tokenizer: SubwordTokenizer,
         config: RunConfig,
         name: str,
         engine: Engine | None = None,
+        search: ModelSearch | None = None,
     ) -> None:
         self.models, self.tokenizer, self.config, self.name = list(models), tokenizer, config, name
         self.engine = engine or TorchEngine(self.models)
+        self.search = search or ModelSearch()
         # Longer input than it was trained on is possible, but its positions were never seen.
         self.max_tokens = min(config.data.max_length, *(model.config.max_len - 1 for model in self.models))
 
@@ -73,107 +79,158 @@ class Translator:
     @overload
     def translate(self, text: list[str], **search: object) -> list[Translation]: ...
     def translate(self, text: str | list[str], **search: object) -> Translation | list[Translation]:
-        """Translate one text, or each of several; options are those of SearchConfig: `beam=4, n_best=2`."""
+        """Translate one text, or each of several; options are those of SearchConfig: `beam=4, n_best=2`.
+
+        A text may be a sentence or many; its line breaks are kept.
+        """
         config = search_config(**search)
         if isinstance(text, str):
             return next(self.stream([text], config))
         return list(self.stream(text, config))
 
     def stream(
-        self, lines: Iterable[str], config: SearchConfig, window: int | None = None, align: bool = False
+        self, texts: Iterable[str], config: SearchConfig, window: int | None = None, align: bool = False
     ) -> Iterator[Translation]:
-        """A translation for each line, in order; memory holds some windows of lines at a time.
+        """Yield a translation for each text, in order; memory holds a few windows of texts at a time.
 
-        With `window`, no more lines than that are read before they are translated.
+        With `window`, at most that many texts are read before they are translated.
         """
-        iterator = iter(lines)
-        windows = iter(lambda: list(islice(iterator, window or self.engine.window)), [])
+        config = config.of_model(self.search)
 
         def search(chunk: list[str]) -> tuple[list[_Job], list[_Checked]]:
-            jobs = [self._read(line) for line in chunk]
+            jobs = [self._read(text, config) for text in chunk]
             return jobs, self._search([segment for job in jobs for segment in job.segments], config)
 
+        windows = _windows(texts, window or self.engine.window)
         for jobs, checked in _ahead(search, windows, 1 if window else self.engine.ahead):
             results = iter(checked)
             for job in jobs:
                 yield self._write(job, list(islice(results, len(job.segments))), config, align)
 
+    def sentences(self, text: str) -> tuple[list[str], list[str]]:
+        """Return the sentences of a text and the gaps around them, as `stream` cuts it by default."""
+        if not self.search.split or self.config.data.tree:
+            return uncut(text)
+        return cut(text, self.config.data.source_lang)
+
     def attention(self, text: str, translation: str | None = None, **search: object) -> AttentionMaps:
         """What every head of every layer looks at while it reads `text` and writes its translation."""
         source = self._encode(text)[: self.max_tokens]
         if translation is None:
-            target = self._search([source], search_config(**search))[0].hypotheses[0].tokens
+            config = search_config(**search).of_model(self.search)
+            target = self._search([source], config)[0].hypotheses[0].tokens
         else:
             target = self.tokenizer.encode(translation)[: self.models[0].config.max_len - 1]
         return attention.attention_maps(self.models[0], self.tokenizer, source, target)
 
     # Reading and writing
 
-    def _read(self, line: str) -> "_Job":
+    def _read(self, text: str, config: SearchConfig) -> "_Job":
         job = _Job()
-        if len(line) > MAX_CHARACTERS:
-            job.warnings.append(f"cut: the text has {len(line):,} characters, and {MAX_CHARACTERS:,} were read")
-            line = line[:MAX_CHARACTERS]
-        text = line.encode(errors="replace").decode().strip()  # half of a surrogate pair is no text
-        if self.config.data.haste and text.isupper() and " " in text:  # it was taught small letters, and no capitals
-            job.warnings.append("capitals: the text was read in small letters")
-            text = text.lower()
-        ids = self._encode(text)
-        if len(ids) > self.max_tokens and self.config.data.tree:
-            job.warnings.append(f"cut: a sentence of {len(ids)} tokens was cut to {self.max_tokens}")
-            job.segments.append(ids[: self.max_tokens])
-        elif len(ids) > self.max_tokens:
-            job.segments.extend(self._split(text, job.warnings))
-        elif text:
-            job.segments.append(ids)
+        if len(text) > MAX_CHARACTERS:
+            job.warnings.append(f"cut: the text has {len(text):,} characters; the first {MAX_CHARACTERS:,} were read")
+            text = text[:MAX_CHARACTERS]
+        text = _CONTROL.sub(" ", text.encode(errors="replace").decode())  # half of a surrogate pair is no text
+        is_split = config.split and not self.config.data.tree
+        sentences, gaps = cut(text, self.config.data.source_lang) if is_split else uncut(text)
+        for sentence, gap in zip(sentences, gaps, strict=False):
+            self._add(job, sentence, gap)
         return job
+
+    def _add(self, job: "_Job", sentence: str, gap: str) -> None:
+        """Add the segments of a sentence: itself, or the parts of one that is too long for the model."""
+        if self.config.data.haste and sentence.isupper() and " " in sentence:  # it was taught lower case, not capitals
+            job.warnings.append("capitals: the text was read in lower case")
+            sentence = sentence.lower()
+        ids = self._encode(sentence) if len(sentence) <= LONG_PIECE * self.max_tokens else []
+        if ids and len(ids) <= self.max_tokens:
+            job.add(ids, gap)
+        elif self.config.data.tree:  # half of a tree is no tree
+            job.warnings.append(f"cut: a sentence of {len(ids)} tokens was cut to {self.max_tokens}")
+            job.add(ids[: self.max_tokens], gap)
+        else:
+            pieces = list(pieces_of(sentence, self._size, self.max_tokens, self.config.data.source_lang))
+            job.warnings.append(
+                f"split: a sentence longer than {self.max_tokens} tokens was translated in {len(pieces)} parts"
+            )
+            for piece in pieces:
+                job.add(self._encode(piece.strip()), gap)
+                gap = piece[len(piece.rstrip()) :]
 
     def _encode(self, text: str) -> list[int]:
         return trees.encode(self.tokenizer, [text])[0] if self.config.data.tree else self.tokenizer.encode(text)
 
-    def _split(self, text: str, warnings: list[str]) -> Iterator[list[int]]:
-        """Pieces of a long text, each of whole sentences as far as they fit."""
-        warnings.append(f"split: the text is longer than {self.max_tokens} tokens; sentences were translated apart")
-        piece: list[int] = []
-        for ids in map(self.tokenizer.encode, cut(text)[0]):
-            if len(ids) > self.max_tokens:
-                warnings.append(f"cut: a sentence of {len(ids)} tokens was cut to {self.max_tokens}")
-            if piece and len(piece) + len(ids) > self.max_tokens:
-                yield piece
-                piece = []
-            piece = (piece + ids)[: self.max_tokens]
-        yield piece
+    def _size(self, text: str) -> int:
+        """The tokens of a text, or a lower bound if it is certainly too long: encoding it could take seconds."""
+        return len(self._encode(text)) if len(text) <= LONG_PIECE * self.max_tokens else len(text) // LONG_PIECE + 1
 
     def _write(self, job: "_Job", results: list["_Checked"], config: SearchConfig, align: bool) -> Translation:
         if not results:
             return Translation(text="", warnings=job.warnings)
-        best = [result.hypotheses[0] for result in results]
-        tokens = [id for hypothesis in best for id in hypothesis.tokens]
-        alternatives = results[0].hypotheses[1:] if len(results) == 1 else []
-        log_prob, length = sum(one.log_prob for one in best), sum(len(one.tokens) + one.ended for one in best)
-        alignment: list[tuple[int, int, float]] = []
-        if align and len(results) == 1 and tokens:
-            maps = attention.attention_maps(self.models[0], self.tokenizer, job.segments[0], best[0].tokens)
-            alignment = attention.word_alignment(maps)
+        best, *others = self._versions(job, results, config)
+        tokens = [id for result in results for id in result.hypotheses[0].tokens]
         return Translation(
-            text=" ".join(filter(None, map(self._text, best))),
-            score=log_prob / float(length_penalty(length, config.alpha)),
+            text=best.text,
+            score=best.score,
             tokens=self.tokenizer.tokens(tokens),
             source_tokens=self.tokenizer.tokens([id for segment in job.segments for id in segment]),
-            alternatives=[Alternative(text=self._text(one), score=one.score) for one in alternatives],
-            alignment=alignment,
+            alternatives=[other for other in others if other.text != best.text],
+            alignment=self._alignment(job, results) if align else [],
             warnings=job.warnings + [warning for result in results for warning in result.warnings],
         )
 
+    def _versions(self, job: "_Job", results: list["_Checked"], config: SearchConfig) -> list[Alternative]:
+        """The best translation of every segment, then the second best of every one, and so on."""
+        versions: dict[str, Alternative] = {}
+        for rank in range(max(len(result.hypotheses) for result in results)):
+            chosen = [result.hypotheses[min(rank, len(result.hypotheses) - 1)] for result in results]
+            log_prob = math.fsum(one.log_prob for one in chosen)
+            length = sum(len(one.tokens) + one.ended for one in chosen)
+            text = join_translations([self._text(one) for one in chosen], ["", *job.gaps[1:], ""]).strip()
+            score = log_prob / float(length_penalty(length, config.penalty))
+            versions.setdefault(text, Alternative(text=text, score=score))
+        return list(versions.values())
+
+    def _alignment(self, job: "_Job", results: list["_Checked"]) -> list[tuple[int, int, float]]:
+        """The alignment of each segment, with words counted over the whole text."""
+        found: list[tuple[int, int, float]] = []
+        n_sources = n_targets = 0
+        for segment, result in zip(job.segments, results, strict=True):
+            maps = attention.attention_maps(self.models[0], self.tokenizer, segment, result.hypotheses[0].tokens)
+            found += [
+                (n_sources + source, n_targets + target, weight)
+                for source, target, weight in attention.word_alignment(maps)
+            ]
+            n_sources += len(attention.words(maps.source_tokens[:-1]))
+            n_targets += len(attention.words(maps.target_tokens[1:]))
+        return found
+
     def _text(self, hypothesis: Hypothesis) -> str:
-        """One line, whatever the model said."""
+        """The text of a hypothesis on one line."""
         return self.tokenizer.decode(hypothesis.tokens).replace("\n", " ").strip()
 
     # Searching
 
     def _search(self, segments: list[list[int]], config: SearchConfig) -> list["_Checked"]:
-        """The guard: what looks wrong is searched once more with a setting against it, and flagged."""
+        """Search, then guard: what looks wrong is searched again with a setting against it, and flagged."""
         checked = [_Checked(hypotheses=one.best(config.n_best)) for one in self.engine.search(segments, config)]
+        if config.guard:
+            self._guard(segments, checked, config)
+        for segment, one in zip(segments, checked, strict=True):
+            if self._is_short(segment, one.hypotheses[0]):
+                one.warnings.append("short: the translation is much shorter than the text")
+        return checked
+
+    def _is_short(self, segment: list[int], hypothesis: Hypothesis) -> bool:
+        """Whether much of the source is probably missing: by the number of tokens, or of sentences."""
+        if len(segment) < SHORT_TEXT or not hypothesis.tokens:
+            return False
+        data = self.config.data
+        n_sentences = len(cut(self.tokenizer.decode(segment), data.source_lang)[0])
+        n_said = len(cut(self._text(hypothesis), data.target_lang)[0])
+        return len(hypothesis.tokens) < SHORT * len(segment) or (n_sentences > 2 and n_said <= n_sentences / 2)
+
+    def _guard(self, segments: list[list[int]], checked: list["_Checked"], config: SearchConfig) -> None:
         faults = [self._fault(segment, one.hypotheses[0]) for segment, one in zip(segments, checked, strict=True)]
         for fault, remedy in _REMEDIES.items():
             wrong, setting = [at for at, found in enumerate(faults) if found == fault], remedy(config)
@@ -186,7 +243,6 @@ class Translator:
                 if mended and (left := self._fault(segments[at], mended[0])):
                     warnings.append(f"{left}: {_MEANING[left]}")
                 checked[at] = _Checked(hypotheses=mended or checked[at].hypotheses, warnings=warnings)
-        return checked
 
     def _fault(self, segment: list[int], hypothesis: Hypothesis) -> str:
         text = self._text(hypothesis)
@@ -204,10 +260,16 @@ class Translator:
 
 @dataclass(slots=True, kw_only=True)
 class _Job:
-    """A line on its way: what is searched for it, and what has to be said of it."""
+    """A text on its way: the segments that are searched for it, the gap before each, and warnings."""
 
     segments: list[list[int]] = field(default_factory=list)
+    gaps: list[str] = field(default_factory=list)
     warnings: list[str] = field(default_factory=list)
+
+    def add(self, ids: list[int], gap: str) -> None:
+        if ids:
+            self.segments.append(ids)
+            self.gaps.append(gap)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -220,6 +282,20 @@ class _Checked:
 
 Given = TypeVar("Given")
 Made = TypeVar("Made")
+
+
+def _windows(texts: Iterable[str], most: int) -> Iterator[list[str]]:
+    """Lists of at most `most` texts; fewer of long ones, so that memory stays bounded."""
+    window: list[str] = []
+    n_characters = 0
+    for text in texts:
+        window.append(text)
+        n_characters += len(text)
+        if len(window) == most or n_characters >= MAX_CHARACTERS:
+            yield window
+            window, n_characters = [], 0
+    if window:
+        yield window
 
 
 def _ahead(make: Callable[[Given], Made], of: Iterable[Given], n: int) -> Iterator[Made]:
@@ -282,7 +358,7 @@ def load(name: str | Path, *more: str | Path, engine: str = "auto") -> Translato
         raise UserError("models of an ensemble need the same tokenizer")
     models = [model.to(device) for model, _, _ in loaded]
     made = _make_engine(engine, models, tokenizer, find_model(name))
-    return Translator(models, tokenizer, config, Path(name).name, made)
+    return Translator(models, tokenizer, config, Path(name).name, made, read_search(find_model(name)))
 
 
 def _make_engine(name: str, models: list[Transformer], tokenizer: SubwordTokenizer, folder: Path) -> Engine:
@@ -325,5 +401,6 @@ def as_line(translation: Translation, as_json: bool) -> str:
     """A translation on one line; alternatives follow it after tabs."""
     if as_json:
         return json.dumps(asdict(translation), ensure_ascii=False)
-    texts = [translation.text, *(alternative.text for alternative in translation.alternatives)]
+    versions = [translation.text, *(alternative.text for alternative in translation.alternatives)]
+    texts = [LINE_BREAKS.sub(" ", version) for version in versions]
     return "\t".join(text.replace("\t", " ") for text in texts) if len(texts) > 1 else texts[0]

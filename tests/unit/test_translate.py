@@ -2,6 +2,7 @@
 
 import itertools
 import random
+import re
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
@@ -13,7 +14,7 @@ from hypothesis import strategies as st
 
 import multihead
 from multihead import ctranslate2_engine, engines, translate
-from multihead.config import ConfigError, RunConfig, SearchConfig, UserError, configure
+from multihead.config import ConfigError, ModelSearch, RunConfig, SearchConfig, UserError, configure
 from multihead.model import Transformer
 from multihead.search import Found, Hypothesis
 from multihead.tokenizer import SubwordTokenizer
@@ -130,36 +131,101 @@ def test_lines_stream_through_a_window() -> None:
     assert len(list(stream)) == len(TEXTS) - 1
 
 
-# Long lines
+# Paragraphs
 
 
-def test_a_long_text_is_split_at_sentence_ends() -> None:
-    translator = random_translator(max_length=20)
-    result = translator.translate("A man rides. " * 10, **FAST)
-    assert any(warning.startswith("split: ") for warning in result.warnings)
-    assert not any(warning.startswith("cut: ") for warning in result.warnings)
+PARAGRAPH = "I have a dog. He is very old. We go to the park every day! Do you want to come with us? It would be nice."
+
+
+@pytest.mark.parametrize("engine", ["torch", "auto"])
+def test_a_paragraph_is_translated_sentence_by_sentence(engine: str) -> None:
+    translator = multihead.load("en-de", engine=engine)
+    sentences = re.split(r"(?<=[.!?]) ", PARAGRAPH)
+    assert len(sentences) == 5
+    assert translator.translate(PARAGRAPH).text == " ".join(one.text for one in translator.translate(sentences))
+
+
+def test_line_breaks_inside_a_text_are_kept_and_a_line_stays_a_line() -> None:
+    result = multihead.load("en-de", engine="torch").translate("Good morning.\n\nWhere is the station?")
+    assert result.text == "Guten Morgen.\n\nWo ist der Bahnhof?"
+    assert as_line(result, as_json=False) == "Guten Morgen. Wo ist der Bahnhof?"
+
+
+def test_without_splitting_a_text_is_one_segment() -> None:
+    whole = RANDOM.translate("A man rides. His bike.", split=False, **FAST)
+    by_sentence = RANDOM.translate(["A man rides.", "His bike."], **FAST)
+    assert whole.text != RANDOM.translate("A man rides. His bike.", **FAST).text
+    assert RANDOM.translate("A man rides. His bike.", **FAST).text == " ".join(one.text for one in by_sentence)
+
+
+def test_a_model_of_documents_is_not_split_unless_asked_to() -> None:
+    model = random_translator()
+    text, whole = "A man rides. His bike.", {"split": False, **FAST}
+    documents = Translator(model.models, TOKENIZER, model.config, "documents", search=ModelSearch(split=False))
+    assert documents.translate(text, **FAST) == model.translate(text, **whole)
+    assert documents.translate(text, split=True, **FAST) == model.translate(text, **FAST)
+
+
+def test_the_alternatives_of_a_paragraph_are_those_of_its_sentences() -> None:
+    translator = multihead.load("en-de", engine="torch")
+    one, other = translator.translate(["Good morning.", "Where is the station?"], n_best=2)
+    both = translator.translate("Good morning. Where is the station?", n_best=2)
+    assert [version.text for version in both.alternatives] == [
+        f"{one.alternatives[0].text} {other.alternatives[0].text}"
+    ]
+
+
+def test_the_alignment_of_a_paragraph_counts_words_over_all_sentences() -> None:
+    translator = multihead.load("en-de", engine="torch")
+    (result,) = translator.stream(["Good morning. Where is Tom?"], SearchConfig(), align=True)
+    assert [target for _, target, _ in result.alignment] == list(range(len(result.text.split())))
+    assert (4, 4) in [(source, target) for source, target, _ in result.alignment]  # Tom? -> Tom?
+
+
+def test_a_sentence_that_loses_most_of_its_text_is_flagged(monkeypatch: pytest.MonkeyPatch) -> None:
+    scripted(monkeypatch, "Ein Mann", "Ein Mann")
+    result = RANDOM.translate("A man rides his bike to the station, doesn't he, and a man rides to the station")
+    assert result.warnings == ["short: the translation is much shorter than the text"]
+
+
+def test_sentences_that_are_lost_are_flagged(monkeypatch: pytest.MonkeyPatch) -> None:
+    scripted(monkeypatch, "Ein Mann fährt mit dem Fahrrad zum Bahnhof und zum Bahnhof.", "")
+    result = RANDOM.translate("A man rides. He rides. The bike rides. The station.", split=False)
+    assert result.warnings == ["short: the translation is much shorter than the text"]
+
+
+# Long sentences
 
 
 def test_every_sentence_of_a_long_text_is_translated_as_it_is_alone(trained: Path) -> None:
     translator = multihead.load(trained)
-    sentences = [source for source, _ in copy_or_reverse(6, seed=3)]
-    translator.max_tokens = max(len(translator.tokenizer.encode(sentence + "!")) for sentence in sentences)
-    joined = translator.translate("! ".join(sentences), beam=1)
-    parts = list(translator._split("! ".join(sentences), []))
-    assert [translator.tokenizer.decode(part) for part in parts[:-1]] == [sentence + "!" for sentence in sentences[:-1]]
-    assert joined.text == " ".join(
-        translator.translate(translator.tokenizer.decode(part), beam=1).text for part in parts
-    )
+    sentences = [source + "!" for source, _ in copy_or_reverse(6, seed=3)]
+    translator.max_tokens = max(len(translator.tokenizer.encode(sentence)) for sentence in sentences)
+    joined = translator.translate(" ".join(sentences), beam=1)
+    assert joined.text == " ".join(one.text for one in translator.translate(sentences, beam=1))
 
 
-def test_a_sentence_that_is_too_long_is_cut_and_said_so() -> None:
-    result = random_translator(max_length=20).translate("rides " * 50, **FAST)
-    assert any(warning.startswith("cut: ") for warning in result.warnings)
+@pytest.mark.parametrize("split", [True, False])
+def test_every_word_of_a_sentence_that_is_too_long_is_read(split: bool) -> None:
+    text = ", ".join("A man rides his bike to the station" for _ in range(60))
+    result = random_translator(max_length=20).translate(text, split=split, **FAST)
+    assert TOKENIZER.decode([TOKENIZER.encode(" a")[0], *map(_id_of, result.source_tokens)]).count("station") == 60
+    assert any(warning.startswith("split: ") for warning in result.warnings)
+    assert not any(warning.startswith("cut: ") for warning in result.warnings)
 
 
-def test_a_line_of_a_megabyte_is_cut_before_it_costs_anything() -> None:
+def _id_of(piece: str) -> int:
+    return TOKENIZER.pieces().index(piece)
+
+
+def test_a_text_beyond_the_limit_is_cut_with_a_warning(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(translate, "MAX_CHARACTERS", 100)
     result = random_translator(max_length=20).translate("x" * 1_000_000, **FAST)
-    assert any("1,000,000 characters" in warning for warning in result.warnings)
+    assert result.warnings[0] == "cut: the text has 1,000,000 characters; the first 100 were read"
+
+
+def test_a_text_of_control_characters_has_no_translation() -> None:
+    assert RANDOM.translate("\0\0 \x07", **FAST).text == ""
 
 
 # The guard
@@ -222,6 +288,12 @@ def test_what_cannot_be_mended_is_kept_and_flagged(monkeypatch: pytest.MonkeyPat
     result = RANDOM.translate(SOURCE)
     assert result.text == first
     assert result.warnings[0].startswith(f"{fault}: the ")
+
+
+def test_without_the_guard_nothing_is_searched_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = scripted(monkeypatch, "25 Männer fahren", "250 Männer fahren")
+    assert RANDOM.translate("250 men ride", guard=False).text == "25 Männer fahren"
+    assert len(asked) == 1
 
 
 def test_what_repeats_itself_may_be_translated_so(monkeypatch: pytest.MonkeyPatch) -> None:
