@@ -159,6 +159,7 @@ class TrainConfig:
     keep: Positive = 5  # newest checkpoints kept, besides the best
     average: Positive = 5  # checkpoints averaged into the published model (§6.1)
     patience: Count = 0  # validations without improvement before stopping (0: never)
+    alpha: NonNegative | Literal["auto"] = ALPHA  # length penalty of the published model; auto: the best on validation
     bleu_sentences: Count = 1000  # validation sentences translated for BLEU while training (0: none)
 
     def __post_init__(self) -> None:
@@ -236,7 +237,7 @@ class RunConfig:
 CHANGEABLE = frozenset(
     {
         *("train.steps", "train.minutes", "train.patience"),
-        *("train.log_every", "train.validate_every", "train.bleu_sentences"),
+        *("train.alpha", "train.log_every", "train.validate_every", "train.bleu_sentences"),
         *("train.save_every", "train.save_minutes", "train.keep", "train.average"),
         *("train.precision", "train.compile", "train.parallel"),
     }

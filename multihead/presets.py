@@ -20,6 +20,7 @@ _SMALL_DATA: Overrides = {
     "train.save_every": 500,
     "train.validate_every": 500,
     "train.bleu_sentences": 200,
+    "train.alpha": "auto",
 }
 
 _BIG: Overrides = {

@@ -8,9 +8,10 @@ Shapes: B sentences, S source length, V vocabulary, C candidates of a word, U wo
 """
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -23,13 +24,21 @@ from multihead.files import replacing
 from multihead.tokenizer import BOS_ID, EOS_ID, PAD_ID, PLACE, UNK_ID
 
 FILE = "shortlist.safetensors"
-CANDIDATES = 24  # target words kept for a source word; 12 cost 0.3 BLEU on Multi30k, 24 a tenth
-FREQUENT = 100  # target words that every sentence may use
 ROUNDS = 4  # of expectation and maximisation
 RARE = 5  # times that a word has to be seen
 MOST_LINKS = 16_000_000  # word pairs learned from, about 50,000 sentences: more text changes little, and takes memory
 MOST_PAIRS = 1_000_000  # pairs that are looked at for rare words
 Vary = Callable[[tuple[Ids, Ids]], tuple[Ids, Ids]]  # a pair in another form
+
+
+class Size(NamedTuple):
+    """How many words a shortlist allows."""
+
+    candidates: int  # target words for a source word
+    frequent: int  # target words that every sentence may use
+
+
+SIZES = [Size(24, 100), Size(48, 300), Size(100, 1000)]  # the smallest that costs little is published
 NEVER_SAID = [PAD_ID, BOS_ID]  # but an unknown word may be said: an imported model has learned when
 
 
@@ -80,7 +89,8 @@ class Shortlist:
         return Shortlist(self.candidates.to(device), self.frequent.to(device))
 
     def save(self, folder: Path) -> None:
-        tensors = {"candidates": self.candidates.int(), "frequent": self.frequent.int()}
+        kind = torch.int16 if len(self.candidates) <= torch.iinfo(torch.int16).max else torch.int32
+        tensors = {"candidates": self.candidates.to(kind), "frequent": self.frequent.to(kind)}
         with replacing(folder / FILE) as aside:
             save_file(tensors, aside)
             aside.chmod(0o644)
@@ -95,27 +105,55 @@ def load(folder: Path) -> Shortlist | None:
     return Shortlist(tensors["candidates"].long(), tensors["frequent"].long())
 
 
-def learn(shards: Shards, vocab_size: int, vary: Vary | None = None) -> Shortlist:
-    """The likeliest translations of each word; of a large corpus, from sentences here and there.
+@dataclass(frozen=True, slots=True)
+class Lexicon:
+    """How likely each target word is, given a source word."""
 
-    With `vary`, from every pair in another form too: what the model was taught to read has to have candidates.
+    source: NDArray[np.int64]  # rising
+    target: NDArray[np.int64]  # of each source word the likeliest first
+    counts: NDArray[np.floating | np.integer]  # how often a target word comes from a source word, as far as can be told
+    vocab_size: int
+
+    def shortlist(self, size: Size) -> Shortlist:
+        rank = np.arange(len(self.source)) - np.searchsorted(self.source, self.source)
+        best = rank < size.candidates
+        candidates = np.full((self.vocab_size, size.candidates), EOS_ID)
+        candidates[self.source[best], rank[best]] = self.target[best]
+        said = np.bincount(self.target, self.counts, minlength=self.vocab_size)
+        frequent = np.argsort(-said, kind="stable")[: size.frequent]
+        return Shortlist(torch.from_numpy(candidates), torch.from_numpy(frequent))
+
+
+def learn(shards: Shards, vocab_size: int, vary: Vary | None = None) -> list[Lexicon]:
+    """Learn the likeliest translations of each word; of a large corpus, from sentences spread over it.
+
+    With `vary` there is a second lexicon, from every pair in another form: what the model was taught to read needs
+    candidates too. It is learned apart, so that it takes nothing away from the pairs as they are.
     """
-    links, targets = _links(shards, vocab_size, vary)
-    pairs, pair_of_link = np.unique(links, return_inverse=True)
-    source, target = np.divmod(pairs, vocab_size)
-    share = np.ones(len(pairs))  # how likely a target word is, given the source word
+    plain = [shards[pair] for pair in _sample(shards, vocab_size, MOST_LINKS)]
+    return [_learn(pairs, vocab_size) for pairs in (plain, *([list(map(vary, plain))] if vary else []))]
+
+
+def shortlist_of(lexicons: Sequence[Lexicon], size: Size) -> Shortlist:
+    """What any of the lexicons lets a source say."""
+    first, *others = [lexicon.shortlist(size) for lexicon in lexicons]
+    for other in others:
+        first = first.joined(other)
+    return first
+
+
+def _learn(pairs: list[tuple[Ids, Ids]], vocab_size: int) -> Lexicon:
+    links, targets = _links(pairs, vocab_size)
+    words, pair_of_link = np.unique(links, return_inverse=True)
+    source, target = np.divmod(words, vocab_size)
+    share = np.ones(len(words))  # how likely a target word is, given the source word
     for _ in range(ROUNDS):
         weight = share[pair_of_link]
         weight /= np.bincount(targets, weight)[targets]  # each target word comes from some word of its source
         counts = np.bincount(pair_of_link, weight)
         share = counts / np.bincount(source, counts)[source]
     order = np.lexsort((-share, source))
-    rank = np.arange(len(order)) - np.searchsorted(source[order], source[order])
-    best = order[rank < CANDIDATES]
-    candidates = np.full((vocab_size, CANDIDATES), EOS_ID)
-    candidates[source[best], rank[rank < CANDIDATES]] = target[best]
-    frequent = np.argsort(-np.bincount(target, counts, minlength=vocab_size), kind="stable")[:FREQUENT]
-    return Shortlist(torch.from_numpy(candidates), torch.from_numpy(frequent))
+    return Lexicon(source[order], target[order], counts[order], vocab_size)
 
 
 def _sample(shards: Shards, vocab_size: int, most_links: int) -> list[int]:
@@ -141,14 +179,12 @@ def _words(tokens: Ids) -> NDArray[np.int64]:
     return tokens.astype(np.int64) % PLACE  # without what they hang from (trees.py)
 
 
-def _links(shards: Shards, vocab_size: int, vary: Vary | None) -> tuple[NDArray[np.int64], NDArray[np.int32]]:
+def _links(pairs: list[tuple[Ids, Ids]], vocab_size: int) -> tuple[NDArray[np.int64], NDArray[np.int32]]:
     """Every target word with every word of its source, as one number; and which target word of the corpus it is."""
     links: list[NDArray[np.int64]] = []
     targets: list[NDArray[np.int32]] = []
     n_targets = 0
-    most_links = MOST_LINKS // 2 if vary else MOST_LINKS  # as much in all
-    taken = [shards[pair] for pair in _sample(shards, vocab_size, most_links)]
-    for pair in taken + ([vary(pair) for pair in taken] if vary else []):
+    for pair in pairs:
         source, target = map(_words, pair)
         source = np.append(np.unique(source), UNK_ID)  # and with nothing at all, for which UNK stands
         links.append((source * vocab_size + target[:, None]).ravel())

@@ -41,19 +41,36 @@ def a_dictionary() -> Pairs:
 
 
 def test_the_likeliest_translation_of_a_word_comes_first() -> None:
-    learned = shortlist.learn(a_dictionary(), vocab_size=60)
+    learned = learned_from(a_dictionary())
     assert learned.candidates[10:20, 0].tolist() == list(range(30, 40))
     assert learned.frequent[0] == 50
 
 
+def learned_from(pairs: Pairs, vary: shortlist.Vary | None = None) -> Shortlist:
+    return shortlist.shortlist_of(shortlist.learn(pairs, vocab_size=60, vary=vary), shortlist.Size(5, 10))
+
+
+def test_a_larger_size_allows_more_words() -> None:
+    lexicons = shortlist.learn(a_dictionary(), vocab_size=60)
+    few, many = (shortlist.shortlist_of(lexicons, size) for size in (shortlist.Size(1, 1), shortlist.Size(4, 8)))
+    assert (few.candidates.shape, len(few.frequent)) == ((60, 1), 1)
+    assert (many.candidates.shape, len(many.frequent)) == ((60, 4), 8)
+    assert torch.equal(many.candidates[:, :1], few.candidates)
+
+
 def test_words_of_another_form_have_candidates_too() -> None:
-    """Word 5 stands for 10 in small letters, and is in no pair as it is written."""
+    """Word 5 stands for 10 in lower case, and is in no pair as it is written."""
 
     def small(pair: tuple[np.ndarray, np.ndarray]) -> tuple[np.ndarray, np.ndarray]:
         return np.where(pair[0] == 10, 5, pair[0]), pair[1]
 
-    assert shortlist.learn(a_dictionary(), vocab_size=60).candidates[5].tolist() == [EOS_ID] * shortlist.CANDIDATES
-    assert shortlist.learn(a_dictionary(), vocab_size=60, vary=small).candidates[5, 0] == 30
+    plain, both = learned_from(a_dictionary()), learned_from(a_dictionary(), small)
+    assert plain.candidates[5].tolist() == [EOS_ID] * 5
+    assert 30 in both.candidates[5].tolist()
+    # What is learned from other forms takes nothing away from the pairs as they are.
+    assert all(
+        set(was) <= {*now, EOS_ID} for was, now in zip(plain.candidates.tolist(), both.candidates.tolist(), strict=True)
+    )
 
 
 def test_of_a_large_corpus_a_part_is_enough_if_every_word_is_in_it(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -61,7 +78,7 @@ def test_of_a_large_corpus_a_part_is_enough_if_every_word_is_in_it(monkeypatch: 
     pairs._pairs += Pairs([([21, 10], [41, 30, 50]), ([21, 11], [41, 31, 50])])._pairs
     monkeypatch.setattr(shortlist, "MOST_LINKS", 2000)
     assert len(shortlist._sample(pairs, 60, shortlist.MOST_LINKS)) < 150
-    learned = shortlist.learn(pairs, vocab_size=60)
+    learned = learned_from(pairs)
     assert learned.candidates[10:20, 0].tolist() == list(range(30, 40))
     assert 41 in learned.candidates[21].tolist()
 

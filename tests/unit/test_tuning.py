@@ -1,0 +1,84 @@
+"""The search that suits a model is chosen on validation text."""
+
+from pathlib import Path
+
+import pytest
+import torch
+
+from multihead import checkpoint, tuning
+from multihead.config import BEAM, TrainConfig
+from multihead.model import Transformer
+from multihead.search import Found, Hypothesis
+from multihead.shortlist import Shortlist
+from multihead.tokenizer import EOS_ID, SubwordTokenizer
+from multihead.tuning import Tuner, ValidationText
+from tests.conftest import copy_or_reverse
+
+Loaded = tuple[Transformer, SubwordTokenizer]
+
+
+@pytest.fixture
+def loaded(trained: Path) -> Loaded:
+    return checkpoint.load_model(trained)[:2]
+
+
+def validation_text(tokenizer: SubwordTokenizer, pairs: list[tuple[str, str]]) -> ValidationText:
+    sources, references = zip(*pairs, strict=True)
+    return ValidationText([tokenizer.encode(one) for one in sources], list(sources), list(references), "", "")
+
+
+def short_or_long(tokenizer: SubwordTokenizer, short: str, long: str) -> Found:
+    """Two hypotheses: the shorter one is likelier, the longer one likelier a token."""
+    texts = ((short, -3.0), (long, -3.6))
+    return Found(ended=[Hypothesis(tokens=tokenizer.encode(text), log_prob=p, score=p) for text, p in texts])
+
+
+def test_the_penalty_is_the_one_whose_translations_score_best(loaded: Loaded, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where longer translations are right, the penalty grows until they come first; where not, it is the paper's."""
+    short, long = "a b c d e f", "a b c d e f g h i"
+    for reference, expected in ((short, 0.6), (long, 1.0)):
+        tuner = Tuner(*loaded, validation_text(loaded[1], [("copy a", reference)] * 5))
+        monkeypatch.setattr(tuner, "_search", lambda *_: [short_or_long(loaded[1], short, long)] * 5)
+        assert tuner.best_alpha() == expected
+
+
+def test_a_penalty_that_was_asked_for_is_taken(loaded: Loaded) -> None:
+    tuner = Tuner(*loaded, validation_text(loaded[1], copy_or_reverse(5, seed=7)))
+    assert tuner.tune(TrainConfig(alpha=0.3), []).search.alpha == 0.3
+
+
+def test_a_penalty_that_changes_nothing_is_the_papers(loaded: Loaded) -> None:
+    tuner = Tuner(*loaded, validation_text(loaded[1], copy_or_reverse(20, seed=7)))
+    assert tuner.tune(TrainConfig(alpha="auto"), []).search.alpha == 0.6
+
+
+def test_the_smallest_shortlist_that_costs_little_is_taken(loaded: Loaded, monkeypatch: pytest.MonkeyPatch) -> None:
+    def shortlist() -> Shortlist:
+        return Shortlist(torch.full((9, 1), EOS_ID), torch.arange(9))
+
+    costly, cheap, larger = shortlist(), shortlist(), shortlist()
+    scores = [(None, 50.0), (costly, 49.7), (cheap, 49.9), (larger, 50.0)]
+    tuner = Tuner(*loaded, validation_text(loaded[1], copy_or_reverse(5, seed=7)))
+    monkeypatch.setattr(tuner, "_score", lambda config, words: next(bleu for one, bleu in scores if one is words))
+    assert tuner.tune(TrainConfig(), [costly, cheap, larger]).shortlist is cheap
+    assert tuner.tune(TrainConfig(), [costly]).shortlist is None
+    assert tuner.tune(TrainConfig(), []).shortlist is None
+
+
+@pytest.mark.parametrize(
+    ("lines", "split"),
+    [
+        (["One. Two.", "One. Two. Three.", "One."], False),
+        (["One.", "Two.", "Three. Four."], True),
+    ],
+)
+def test_a_model_of_several_sentences_a_line_is_not_split(loaded: Loaded, lines: list[str], split: bool) -> None:
+    tuner = Tuner(*loaded, validation_text(loaded[1], [(line, line) for line in lines]))
+    assert tuner.tune(TrainConfig(), []).search.split is split
+
+
+def test_hypotheses_are_ranked_as_the_search_ranks_them(loaded: Loaded) -> None:
+    one = short_or_long(loaded[1], "a b c d e f", "a b c d e f g h i")
+    assert tuning._best(one, 0.0) == one.ended[0].tokens
+    assert tuning._best(one, 1.5) == one.ended[1].tokens
+    assert len(one.ended) <= BEAM
