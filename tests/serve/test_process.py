@@ -190,9 +190,27 @@ def test_memory_stays_where_it_is(served: Process) -> None:
     assert served.memory_mb() < before + 40
 
 
+def detect_from(served: Process, address: str) -> int:
+    headers = {"x-forwarded-for": address}
+    return httpx.post(served.address + "/detect", json={"q": "hello"}, headers=headers, timeout=60).status_code
+
+
+def test_an_invented_address_does_not_evade_the_limit(start: Start) -> None:
+    open_to_all = start("--rate=3/hour")
+    assert [detect_from(open_to_all, f"10.0.0.{n}") for n in range(5)] == [200, 200, 200, 429, 429]
+
+
+def test_a_proxy_that_is_named_tells_the_address_of_a_client(start: Start) -> None:
+    behind = start("--rate=3/hour", "--proxy=10.1.0.0/16", "--proxy=127.0.0.1")
+    assert [detect_from(behind, f"10.0.0.{n}") for n in range(5)] == [200] * 5
+    # What the client itself put into the header stands before what the proxy added, and is not believed.
+    assert [detect_from(behind, f"10.9.9.{n}, 10.0.0.7, 10.1.2.3") for n in range(5)] == [200, 200, 200, 429, 429]
+
+
 @pytest.mark.parametrize(
     ("arguments", "word"),
     [
+        (["en-de", "--port=0", "--proxy=localhost"], "--proxy is an address or a network"),
         (["nowhere"], "there is no model 'nowhere'"),
         (["en-de", "en-de", "--port=0"], "two models translate from en to de"),
     ],
