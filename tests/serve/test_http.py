@@ -8,9 +8,10 @@ import pytest
 from starlette.testclient import TestClient
 
 from multihead.config import ConfigError
+from multihead.serve import guards
 from multihead.serve.app import Server, make_app
-from multihead.serve.guards import Access
-from multihead.serve.service import Service
+from multihead.serve.guards import Access, TooOften
+from multihead.serve.service import Limits, Service
 from multihead.translate import Translator
 from tests.serve.conftest import client_of
 
@@ -203,6 +204,32 @@ def test_who_asks_too_often_is_told_when_to_come_again(en_de: Translator) -> Non
     assert [answer.status_code for answer in codes] == [200, 200, 429]
     assert codes[2].json()["error"].startswith("Slowdown: ")
     assert 1 <= int(codes[2].headers["retry-after"]) <= 60
+
+
+def test_wrong_keys_are_limited_even_without_a_rate(en_de: Translator) -> None:
+    guarded = client_of(en_de, access=Access(frozenset({"secret"})))
+
+    def status(**key: str) -> int:
+        return guarded.post("/detect", json={"q": "hello", **key}).status_code
+
+    assert [status() for _ in range(20)] == [403] * 20  # without a key nothing is guessed
+    assert [status(api_key=f"guess {n}") for n in range(12)] == [403] * 10 + [429] * 2
+    limited = guarded.post("/detect", json={"q": "hello", "api_key": "secret"})  # or the next guess could be right
+    assert limited.status_code == 429
+    assert 1 <= int(limited.headers["retry-after"]) <= 60
+
+
+def test_clients_are_counted_by_network_and_not_without_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(guards, "MOST_CLIENTS", 50)
+    access = Access(rate="3/hour")
+    for n in range(3):
+        access.check(None, f"2001:db8::{n}")
+    with pytest.raises(TooOften):
+        access.check(None, "2001:db8::ffff")
+    for address in [*(f"10.0.0.{n}" for n in range(200)), "a:b:c", "x" * 10_000, ""]:
+        access.check(None, address)
+    assert len(access._storage.events) <= 51
+    assert max(map(len, access._storage.events)) < 200
 
 
 def test_keys_are_read_from_a_file(tmp_path: Path) -> None:
