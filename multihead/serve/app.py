@@ -18,7 +18,7 @@ from starlette.routing import Route
 from multihead.figures import asset
 from multihead.serve.batcher import Closed, Full
 from multihead.serve.fields import AttentionFields, TranslateFields, detect_text, read_fields
-from multihead.serve.guards import Access, BodyLimit, Forbidden, Metrics, TooOften, Watch
+from multihead.serve.guards import Access, BodyLimit, Forbidden, LastResort, Metrics, TooOften, Watch
 from multihead.serve.languages import name_of
 from multihead.serve.openapi import describe
 from multihead.serve.replies import error, reply
@@ -82,6 +82,7 @@ def make_app(server: Server) -> Starlette:
             Middleware(
                 CORSMiddleware, allow_origins=["*"], allow_methods=["GET", "POST"], allow_headers=["content-type"]
             ),
+            Middleware(LastResort),
             Middleware(BodyLimit, most_bytes=server.limits.body_bytes),
         ],
         exception_handlers={404: _not_found, 405: _not_allowed},
@@ -244,6 +245,8 @@ async def _while_connected(request: Request, work: Coroutine[Any, Any, Result]) 
     finally:
         for task in (working, leaving):
             task.cancel()
+        # asyncio logs an exception that nobody looked at, and its message may have text of the user in it.
+        await asyncio.gather(working, leaving, return_exceptions=True)
 
 
 async def _disconnected(request: Request) -> None:

@@ -4,6 +4,7 @@ import hmac
 import json
 import logging
 import time
+import traceback
 from datetime import UTC, datetime
 from ipaddress import ip_network
 from pathlib import Path
@@ -163,6 +164,34 @@ class _TooLarge(Exception):
     pass
 
 
+class LastResort:
+    """Answers an unexpected error with JSON, and logs its type and place only: a message may quote the user's text."""
+
+    def __init__(self, app: ASGIApp) -> None:
+        self.app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        has_begun = False
+
+        async def noted(message: Message) -> None:
+            nonlocal has_begun
+            has_begun = True
+            await send(message)
+
+        try:
+            await self.app(scope, receive, noted)
+        except Exception as problem:
+            frames = traceback.extract_tb(problem.__traceback__)[-5:]
+            at = [f"{Path(frame.filename).name}:{frame.lineno} {frame.name}" for frame in frames]
+            LOG.error(json.dumps({"time": _now(), "error": type(problem).__name__, "at": at}))
+            if not has_begun:
+                await error("the server failed to answer this request", 500)(scope, receive, send)
+
+
+def _now() -> str:
+    return datetime.now(tz=UTC).isoformat(timespec="milliseconds")
+
+
 class Watch:
     """Headers for every answer; its route, status and time for the metrics and the log, and nothing of its text."""
 
@@ -189,9 +218,8 @@ class Watch:
             route = scope["path"] if scope["path"] in self.routes else "other"
             self.metrics.requests.labels(route, str(status)).inc()
             self.metrics.seconds.labels(route).observe(seconds)
-            at = datetime.now(tz=UTC).isoformat(timespec="milliseconds")
             line = {
-                "time": at,
+                "time": _now(),
                 "method": scope["method"],
                 "route": route,
                 "status": status,

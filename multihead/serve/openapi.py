@@ -116,7 +116,7 @@ def _post(summary: str, fields: Schema, required: list[str], answer: Schema) -> 
     return {
         "summary": summary,
         "requestBody": {"required": True, "content": {"application/json": {"schema": body}}},
-        "responses": {"200": _json("Done", answer), **_refusals("400", "403", "413", "429", "503")},
+        "responses": {"200": _json("Done", answer), **_refusals("400", "403", "413", "429", "500", "503")},
     }
 
 
@@ -125,6 +125,7 @@ def _get(summary: str, answer: Schema, busy: bool = True) -> Schema:
 
 
 _WHY = {
+    "500": "An error of the server",
     "400": "The request cannot be served",
     "403": "The key is not known",
     "413": "The body is too large",

@@ -1,10 +1,15 @@
 """LibreTranslate's interface: fields, answers, errors and codes; and our own routes beside it."""
 
 import json
+import logging
+from copy import copy
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import HealthCheck, example, given, settings
+from hypothesis import strategies as st
 from starlette.testclient import TestClient
 
 from multihead.config import ConfigError
@@ -312,6 +317,39 @@ def test_the_log_has_no_text_and_no_address(client: TestClient, caplog: pytest.L
         translate(client, "A secret sentence.")
     (line,) = [json.loads(record.message) for record in caplog.records if record.name == "multihead.serve"]
     assert set(line) == {"time", "method", "route", "status", "seconds"}
+
+
+@pytest.mark.parametrize("kind", ["text", "html"])
+def test_no_text_makes_the_server_fail(client: TestClient, kind: str, caplog: pytest.LogCaptureFixture) -> None:
+    @settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+    @given(text=st.text("<>![]-&;/\"'= ab", min_size=1, max_size=25))
+    @example(text="<![ MySecretName 555-1234")
+    @example(text="<![foo[ bar")
+    @example(text="<![%")
+    @example(text="&#" + "9" * 4400 + ";")
+    def ask(text: str) -> None:
+        answer = client.post("/translate", json={"q": text, **PAIR, "format": kind})
+        assert answer.status_code == 200, answer.text
+
+    ask()
+    assert not any(record.levelno >= logging.WARNING for record in caplog.records)
+
+
+def test_an_unexpected_error_tells_the_log_its_type_and_place_and_no_text(
+    en_de: Translator, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def fail(*_: object) -> None:
+        raise LookupError("My secret sentence.")
+
+    broken = copy(en_de)
+    monkeypatch.setattr(broken, "stream", fail)
+    answer = client_of(broken).post("/translate", json={"q": "My secret sentence.", **PAIR}, headers={"origin": "x"})
+    assert (answer.status_code, answer.json()) == (500, {"error": "the server failed to answer this request"})
+    assert answer.headers["access-control-allow-origin"] == "*"
+    (line,) = [json.loads(record.message) for record in caplog.records if record.levelno == logging.ERROR]
+    assert (line["error"], line["at"][-1].partition(":")[0]) == ("LookupError", "test_http.py")
+    assert "secret" not in caplog.text
+    assert not any(record.exc_info for record in caplog.records)
 
 
 def test_what_is_not_there_is_an_error_in_json(client: TestClient) -> None:
