@@ -157,7 +157,8 @@ async def detect(server: Server, request: Request) -> Response:
 
 async def languages(server: Server, request: Request) -> Response:
     service = server.ready()
-    known = [{"code": code, "name": name_of(code), "targets": service.targets_of(code)} for code in service.sources]
+    # With those that are only targets: Weblate looks for both languages of a pair in this list.
+    known = [{"code": code, "name": name_of(code), "targets": service.targets_of(code)} for code in service.codes]
     return reply(known)
 
 

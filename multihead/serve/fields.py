@@ -117,8 +117,12 @@ def _texts(fields: Fields, limits: Limits) -> tuple[list[str], bool]:
         raise Refused("Invalid request: q must be a text or a list of texts")
     if len(texts) > limits.texts:
         raise Refused(f"Invalid request: request ({len(texts)}) exceeds text limit ({limits.texts})")
-    if (size := sum(map(len, texts))) > limits.characters:
-        raise Refused(f"Invalid request: request ({size}) exceeds text limit ({limits.characters})")
+    for size, limit in (
+        (max(map(len, texts)), limits.characters),
+        (sum(map(len, texts)), limits.request_characters),
+    ):
+        if size > limit:
+            raise Refused(f"Invalid request: request ({size}) exceeds text limit ({limit})")
     return texts, isinstance(q, list)
 
 

@@ -61,7 +61,13 @@ _LANGUAGES: Schema = {
 
 def _translate(limits: Limits, languages: Schema) -> Schema:
     text = {"type": "string", "minLength": 1, "maxLength": limits.characters}
-    some = {"type": "array", "items": {"type": "string"}, "minItems": 1, "maxItems": limits.texts}
+    some = {
+        "type": "array",
+        "items": {"type": "string", "maxLength": limits.characters},
+        "minItems": 1,
+        "maxItems": limits.texts,
+        "description": f"Up to {limits.request_characters} characters together.",
+    }
     fields = {
         "q": {"oneOf": [text, some], "description": "A text, or several; several are answered with a list."},
         **languages,

@@ -30,7 +30,7 @@ class Refused(Exception):
 class Limits:
     """Every size and number that a client can choose."""
 
-    characters: int = 5000  # of all texts of a request
+    characters: int = 5000  # of a text
     texts: int = 50  # in one request
     alternatives: int = 10
     beam: int = 12
@@ -40,9 +40,14 @@ class Limits:
     batch: int = 32  # sentences that are translated at a time
 
     @property
+    def request_characters(self) -> int:
+        """Of all texts of a request."""
+        return 10 * self.characters
+
+    @property
     def body_bytes(self) -> int:
         """Of a request: every character in its longest form, two escapes of six bytes, and the other fields."""
-        return 10_000 + 12 * self.characters
+        return 10_000 + 12 * self.request_characters
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

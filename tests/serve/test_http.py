@@ -98,6 +98,8 @@ def test_html_keeps_its_tags(client: TestClient, good_morning: str) -> None:
             "English (en) is not available as a target language from German (de)",
         ),
         ({"q": "x" * 5001, **PAIR}, 400, "Invalid request: request (5001) exceeds text limit (5000)"),
+        ({"q": ["x", "x" * 5001], **PAIR}, 400, "Invalid request: request (5001) exceeds text limit (5000)"),
+        ({"q": ["x" * 5000] * 11, **PAIR}, 400, "Invalid request: request (55000) exceeds text limit (50000)"),
         ({"q": ["x"] * 51, **PAIR}, 400, "Invalid request: request (51) exceeds text limit (50)"),
         ({"q": ["x", 1], **PAIR}, 400, "Invalid request: q must be a text or a list of texts"),
         ({"q": {"a": 1}, **PAIR}, 400, "Invalid request: q must be a text or a list of texts"),
@@ -150,16 +152,17 @@ def test_a_line_of_many_characters_is_served(client: TestClient) -> None:
 
 
 def test_a_large_body_is_refused_before_it_is_read(client: TestClient) -> None:
-    """The bound is what the longest text could need, in the longest way to write it."""
-    assert client.post("/translate", content=b"x" * 70_001).status_code == 413
+    """The bound is what the longest texts could need, in the longest way to write them."""
+    assert client.post("/translate", content=b"x" * 610_001).status_code == 413
     announced = client.post("/translate", content=b"{}", headers={"content-length": str(50_000_000)})
     assert (announced.status_code, announced.headers["connection"]) == (413, "close")
-    longest = json.dumps({"q": " \U0001f600" * 2500, **PAIR})
-    assert client.post("/translate", content=longest, headers={"content-type": "application/json"}).status_code == 200
+    longest = json.dumps({"q": [" \U0001f600" * 2500] + ["\U0001f600" * 5000] * 9, **PAIR, "target": "zz"})
+    answer = client.post("/translate", content=longest, headers={"content-type": "application/json"})
+    assert (answer.status_code, answer.json()["error"]) == (400, "zz is not supported")
 
 
 def test_a_large_body_that_is_not_announced_is_refused_when_it_has_grown(client: TestClient) -> None:
-    assert client.post("/translate", content=(b"x" * 1000 for _ in range(100))).status_code == 413
+    assert client.post("/translate", content=(b"x" * 1000 for _ in range(700))).status_code == 413
 
 
 def test_pages_of_others_may_ask(client: TestClient) -> None:

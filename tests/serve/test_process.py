@@ -39,7 +39,7 @@ def test_libretranslates_own_client_works_unchanged(served: Process) -> None:
     assert client.translate("Where is the station?", "en", "de") == "Wo ist der Bahnhof?"
     assert client.translate("Where is the station?", "auto", "de") == "Wo ist der Bahnhof?"
     assert client.detect("Where is the station?")[0]["language"] == "en"
-    assert client.languages() == [{"code": "en", "name": "English", "targets": ["de"]}]
+    assert [language["code"] for language in client.languages()] == ["en", "de"]
 
 
 def test_requests_at_the_same_time_get_what_they_would_get_alone(served: Process, en_de: Translator) -> None:
@@ -70,10 +70,10 @@ def test_a_body_of_50_mb_is_refused_before_it_is_sent(served: Process) -> None:
         assert client.recv(100).startswith(b"HTTP/1.1 413")
 
 
-def test_a_line_of_a_megabyte_is_refused_in_words(served: Process) -> None:
+def test_a_line_of_megabytes_is_refused_in_words(served: Process) -> None:
     for size, code, word in (
         (200_000, 400, "exceeds text limit (20000)"),
-        (1_000_000, 413, "larger than 250000 bytes"),
+        (3_000_000, 413, "larger than 2410000 bytes"),
     ):
         answer = served.translate("x" * size)
         assert answer.status_code == code
