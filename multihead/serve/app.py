@@ -22,7 +22,7 @@ from multihead.serve.guards import Access, BodyLimit, Forbidden, LastResort, Met
 from multihead.serve.languages import name_of
 from multihead.serve.openapi import describe
 from multihead.serve.replies import error, reply
-from multihead.serve.service import AUTO, Limits, Refused, Service
+from multihead.serve.service import Limits, Refused, Service
 
 Result = TypeVar("Result")
 Handler = Callable[["Server", Request], Awaitable[Response]]
@@ -90,7 +90,7 @@ def make_app(server: Server) -> Starlette:
 
 
 def _answering(handler: Handler, server: Server) -> Callable[[Request], Coroutine[Any, Any, Response]]:
-    """The handler, with what may go wrong said as LibreTranslate says it."""
+    """The handler, with LibreTranslate's answers for expected errors."""
 
     async def answer(request: Request) -> Response:
         try:
@@ -133,11 +133,8 @@ async def translate(server: Server, request: Request) -> Response:
     server.access.check(fields.get("api_key"), _client(request))
     asked = TranslateFields.read(fields, server.limits)
     service = server.ready()
-    detected = service.detect("\n".join(asked.texts))[0] if asked.source == AUTO else None
-    direction = service.direction(detected.language if detected else asked.source, asked.target)
-    answers = await _while_connected(
-        request, service.translate(asked.texts, direction, asked.alternatives, asked.is_html)
-    )
+    work = service.translate(asked.texts, asked.source, asked.target, asked.alternatives, asked.is_html)
+    answers, detected = await _while_connected(request, work)
     server.metrics.characters.inc(sum(map(len, asked.texts)))
     content: dict[str, list[Any]] = {"translatedText": [one.text for one in answers]}
     if asked.alternatives:
@@ -151,7 +148,7 @@ async def translate(server: Server, request: Request) -> Response:
 async def detect(server: Server, request: Request) -> Response:
     fields = await read_fields(request)
     server.access.check(fields.get("api_key"), _client(request))
-    found = server.ready().detect(detect_text(fields, server.limits))
+    found = await server.ready().detect(detect_text(fields, server.limits))
     return reply([{"confidence": one.confidence, "language": one.language} for one in found])
 
 
@@ -190,11 +187,9 @@ async def attention(server: Server, request: Request) -> Response:
     server.access.check(fields.get("api_key"), _client(request))
     asked = AttentionFields.read(fields, server.limits)
     service = server.ready()
-    source = service.detect(asked.text)[0].language if asked.source == AUTO else asked.source
-    direction = service.direction(source, asked.target)
-    return reply(
-        await _while_connected(request, service.attention(asked.text, asked.sentence, direction, asked.search))
-    )
+    work = service.attention(asked.text, asked.sentence, asked.source, asked.target, asked.search)
+    content = await _while_connected(request, work)
+    return await asyncio.to_thread(reply, content)  # megabytes, for a long sentence
 
 
 async def health(server: Server, request: Request) -> Response:

@@ -184,7 +184,76 @@ def test_detect_ranks_what_it_may_be(client: TestClient) -> None:
 
 def test_languages_are_listed_even_if_the_request_has_a_body(client: TestClient) -> None:
     answer = client.request("GET", "/languages", data={"api_key": "x"})
-    assert answer.json() == [{"code": "en", "name": "English", "targets": ["de"]}]
+    assert answer.json() == [
+        {"code": "en", "name": "English", "targets": ["de"]},
+        {"code": "de", "name": "German", "targets": []},
+    ]
+
+
+def test_weblate_finds_both_languages_and_sends_a_batch(client: TestClient) -> None:
+    """Its machinery takes the codes of the list, wants both languages in them, and sends up to 20 strings at once."""
+    supported = {one["code"] for one in client.get("/languages").json()}
+    assert {"en", "de"} <= supported
+    strings = [("Where is the station? " * 20)[:400] for _ in range(20)]
+    answer = client.post("/translate", json={"q": strings, **PAIR})
+    assert answer.status_code == 200
+    assert len(answer.json()["translatedText"]) == 20
+
+
+def test_the_largest_request_is_served_by_an_idle_server(en_de: Translator, good_morning: str) -> None:
+    """Although its many short sentences count as more than may wait."""
+    client = client_of(en_de, limits=Limits(seconds=300))
+    text = "Good morning. " * 357  # 4,998 characters
+    answer = client.post("/translate", json={"q": [text] * 10, **PAIR})
+    assert answer.status_code == 200
+    assert answer.json()["translatedText"] == [f"{good_morning} " * 357] * 10
+
+
+# Languages that cannot be told apart
+
+
+def speaking(translator: Translator, source: str, target: str) -> Translator:
+    """The same model, said to be for other languages."""
+    other = copy(translator)
+    data = replace(translator.config.data, source_lang=source, target_lang=target)
+    other.config = replace(translator.config, data=data)
+    return other
+
+
+def test_a_language_that_the_detector_does_not_know_is_never_certain(en_de: Translator) -> None:
+    both = client_of(speaking(en_de, "en", "fon"), speaking(en_de, "fon", "en"))
+    for text in ("Where is the station?", "A yì Kútɔ̀nù à?"):
+        assert both.post("/detect", json={"q": text}).json() == [{"confidence": 0.0, "language": "en"}]
+        answer = both.post("/translate", json={"q": text, "source": "auto", "target": "fon"})
+        assert (answer.status_code, answer.json()["error"]) == (
+            400,
+            "the language of the text cannot be detected, because the detector does not know fon; "
+            "set source to one of en, fon",
+        )
+    assert both.post("/attention", json={"q": "x", "source": "auto", "target": "fon"}).status_code == 400
+    assert both.post("/translate", json={"q": "Hello.", "source": "en", "target": "fon"}).status_code == 200
+
+
+def test_a_text_without_letters_is_translated_from_any_language(en_de: Translator) -> None:
+    both = client_of(speaking(en_de, "en", "fon"), speaking(en_de, "fon", "en"))
+    for target, source in (("fon", "en"), ("en", "fon")):
+        answer = both.post("/translate", json={"q": "12345", "source": "auto", "target": target})
+        assert answer.json()["detectedLanguage"] == {"confidence": 0.0, "language": source}
+
+
+def test_the_only_source_language_is_taken_where_none_can_be_detected(en_de: Translator) -> None:
+    one_way = client_of(speaking(en_de, "en", "fon"))
+    answer = one_way.post("/translate", json={"q": "Where is the station?", "source": "auto", "target": "fon"})
+    assert answer.json()["detectedLanguage"] == {"confidence": 0.0, "language": "en"}
+
+
+def test_a_regional_code_is_detected_as_its_language(en_de: Translator) -> None:
+    brazil = client_of(speaking(en_de, "en", "pt-BR"), speaking(en_de, "pt-BR", "en"))
+    found = brazil.post("/detect", json={"q": "Onde fica a estação de trem?"}).json()
+    assert found[0]["language"] == "pt-br"
+    assert found[0]["confidence"] > 90
+    both = client_of(speaking(en_de, "en", "zh-Hans"), speaking(en_de, "en", "zh-Hant"))
+    assert both.post("/detect", json={"q": "火车站在哪里"}).json()[0]["confidence"] == 0
 
 
 def test_the_settings_of_the_page(client: TestClient) -> None:
