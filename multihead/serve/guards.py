@@ -6,7 +6,7 @@ import logging
 import time
 import traceback
 from datetime import UTC, datetime
-from ipaddress import ip_network
+from ipaddress import IPv4Address, IPv6Network, ip_address
 from pathlib import Path
 
 from limits import RateLimitItem, RateLimitItemPerMinute, parse
@@ -103,9 +103,12 @@ class Access:
 def _network(address: str) -> str:
     """An IPv4 address, or the /64 network of an IPv6 address, in which a client chooses its addresses freely."""
     try:
-        return str(ip_network((address, 64), strict=False)) if ":" in address else address[:MOST_ADDRESS]
+        ip = ip_address(address)
     except ValueError:  # whatever a proxy has forwarded
         return address[:MOST_ADDRESS]
+    if isinstance(ip, IPv4Address):
+        return str(ip)
+    return str(ip.ipv4_mapped or IPv6Network((int(ip), 64), strict=False))
 
 
 class Metrics:

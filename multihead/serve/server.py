@@ -80,10 +80,13 @@ def serve(models: Sequence[str], options: Options, talk: Callable[[str], None]) 
 
 
 def _networks(proxies: Sequence[str]) -> list[str]:
+    """The networks of proxies, and for IPv4 how they appear on an IPv6 socket (--host ::)."""
     try:
-        return [str(ip_network(proxy, strict=False)) for proxy in proxies]
+        networks = [ip_network(proxy, strict=False) for proxy in proxies]
     except ValueError as error:
         raise ConfigError(f"--proxy is an address or a network, such as 10.0.0.0/8: {error}") from None
+    mapped = [f"::ffff:{one.network_address}/{96 + one.prefixlen}" for one in networks if one.version == 4]
+    return [*map(str, networks), *mapped]
 
 
 def _log_to_stderr() -> None:

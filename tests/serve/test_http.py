@@ -303,6 +303,8 @@ def test_clients_are_counted_by_network_and_not_without_end(monkeypatch: pytest.
         access.check(None, f"2001:db8::{n}")
     with pytest.raises(TooOften):
         access.check(None, "2001:db8::ffff")
+    for n in range(4):  # as IPv4 addresses appear on an IPv6 socket: each is a client of its own
+        access.check(None, f"::ffff:10.1.0.{n}")
     for address in [*(f"10.0.0.{n}" for n in range(200)), "a:b:c", "x" * 10_000, ""]:
         access.check(None, address)
     assert len(access._storage.events) <= 51

@@ -10,13 +10,15 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from http.client import HTTPConnection
 from pathlib import Path
+from typing import Any
 
 import httpx
 import pytest
 from libretranslatepy import LibreTranslateAPI
+from uvicorn.middleware.proxy_headers import ProxyHeadersMiddleware
 
 from multihead.config import UserError
-from multihead.serve.server import _listen
+from multihead.serve.server import _listen, _networks
 from multihead.translate import Translator
 from tests.serve.conftest import Process, in_a_loop
 
@@ -113,6 +115,15 @@ def test_small_answers_are_sent_at_once() -> None:
     """asyncio turns off the delay of small packets only where the protocol is named."""
     with closing(_listen("127.0.0.1", 0)) as listening:
         assert listening.proto == socket.IPPROTO_TCP
+
+
+def test_a_proxy_is_known_on_an_ipv6_socket_too() -> None:
+    app: Any = None
+    trusted = ProxyHeadersMiddleware(app, _networks(["10.0.0.1/8", "2001:db8::/32"])).trusted_hosts
+    for address in ("10.2.3.4", "::ffff:10.2.3.4", "2001:db8::1"):
+        assert address in trusted
+    for address in ("11.0.0.1", "::ffff:11.0.0.1", "::1", ""):
+        assert address not in trusted
 
 
 def test_clients_that_leave_take_their_work_with_them(served: Process) -> None:
