@@ -424,7 +424,13 @@ def serve_command(
     rate: Annotated[
         str, typer.Option(help="How often one client may ask, such as 60/minute; empty for no limit.")
     ] = "",
-    characters: Annotated[int, typer.Option(min=1, help="Characters of a request.")] = 5000,
+    proxy: Annotated[
+        list[str] | None,
+        typer.Option(help="Address or network of a proxy whose X-Forwarded-For is trusted; may be repeated."),
+    ] = None,
+    characters: Annotated[
+        int, typer.Option(min=1, help="Characters of a text; a request has up to 10 times as many.")
+    ] = 5000,
     waiting: Annotated[int, typer.Option(min=1, help="Characters that may wait, of all requests together.")] = 100_000,
     batch: Annotated[int, typer.Option(min=1, help="Sentences translated at a time, of all requests together.")] = 32,
     seconds: Annotated[float, typer.Option(min=0.1, help="Time for an answer; what takes longer is given up.")] = 30.0,
@@ -439,7 +445,16 @@ def serve_command(
     except ModuleNotFoundError as error:
         raise UserError(f"serving needs {error.name}: pip install 'multihead[serve]'") from None
     limits = Limits(characters=characters, waiting=waiting, batch=batch, seconds=seconds)
-    options = Options(host=host, port=port, engine=engine, api_keys=api_keys, rate=rate, log=log, limits=limits)
+    options = Options(
+        host=host,
+        port=port,
+        engine=engine,
+        api_keys=api_keys,
+        rate=rate,
+        proxies=proxy or (),
+        log=log,
+        limits=limits,
+    )
     serve(models, options, _say)
 
 

@@ -18,11 +18,11 @@ from starlette.routing import Route
 from multihead.figures import asset
 from multihead.serve.batcher import Closed, Full
 from multihead.serve.fields import AttentionFields, TranslateFields, detect_text, read_fields
-from multihead.serve.guards import Access, BodyLimit, Forbidden, Metrics, TooOften, Watch
+from multihead.serve.guards import Access, BodyLimit, Forbidden, LastResort, Metrics, TooOften, Watch
 from multihead.serve.languages import name_of
 from multihead.serve.openapi import describe
 from multihead.serve.replies import error, reply
-from multihead.serve.service import AUTO, Limits, Refused, Service
+from multihead.serve.service import Limits, Refused, Service
 
 Result = TypeVar("Result")
 Handler = Callable[["Server", Request], Awaitable[Response]]
@@ -82,6 +82,7 @@ def make_app(server: Server) -> Starlette:
             Middleware(
                 CORSMiddleware, allow_origins=["*"], allow_methods=["GET", "POST"], allow_headers=["content-type"]
             ),
+            Middleware(LastResort),
             Middleware(BodyLimit, most_bytes=server.limits.body_bytes),
         ],
         exception_handlers={404: _not_found, 405: _not_allowed},
@@ -89,7 +90,7 @@ def make_app(server: Server) -> Starlette:
 
 
 def _answering(handler: Handler, server: Server) -> Callable[[Request], Coroutine[Any, Any, Response]]:
-    """The handler, with what may go wrong said as LibreTranslate says it."""
+    """The handler, with LibreTranslate's answers for expected errors."""
 
     async def answer(request: Request) -> Response:
         try:
@@ -132,11 +133,8 @@ async def translate(server: Server, request: Request) -> Response:
     server.access.check(fields.get("api_key"), _client(request))
     asked = TranslateFields.read(fields, server.limits)
     service = server.ready()
-    detected = service.detect("\n".join(asked.texts))[0] if asked.source == AUTO else None
-    direction = service.direction(detected.language if detected else asked.source, asked.target)
-    answers = await _while_connected(
-        request, service.translate(asked.texts, direction, asked.alternatives, asked.is_html)
-    )
+    work = service.translate(asked.texts, asked.source, asked.target, asked.alternatives, asked.is_html)
+    answers, detected = await _while_connected(request, work)
     server.metrics.characters.inc(sum(map(len, asked.texts)))
     content: dict[str, list[Any]] = {"translatedText": [one.text for one in answers]}
     if asked.alternatives:
@@ -150,13 +148,14 @@ async def translate(server: Server, request: Request) -> Response:
 async def detect(server: Server, request: Request) -> Response:
     fields = await read_fields(request)
     server.access.check(fields.get("api_key"), _client(request))
-    found = server.ready().detect(detect_text(fields, server.limits))
+    found = await server.ready().detect(detect_text(fields, server.limits))
     return reply([{"confidence": one.confidence, "language": one.language} for one in found])
 
 
 async def languages(server: Server, request: Request) -> Response:
     service = server.ready()
-    known = [{"code": code, "name": name_of(code), "targets": service.targets_of(code)} for code in service.sources]
+    # With those that are only targets: Weblate looks for both languages of a pair in this list.
+    known = [{"code": code, "name": name_of(code), "targets": service.targets_of(code)} for code in service.codes]
     return reply(known)
 
 
@@ -188,11 +187,9 @@ async def attention(server: Server, request: Request) -> Response:
     server.access.check(fields.get("api_key"), _client(request))
     asked = AttentionFields.read(fields, server.limits)
     service = server.ready()
-    source = service.detect(asked.text)[0].language if asked.source == AUTO else asked.source
-    direction = service.direction(source, asked.target)
-    return reply(
-        await _while_connected(request, service.attention(asked.text, asked.sentence, direction, asked.search))
-    )
+    work = service.attention(asked.text, asked.sentence, asked.source, asked.target, asked.search)
+    content = await _while_connected(request, work)
+    return await asyncio.to_thread(reply, content)  # megabytes, for a long sentence
 
 
 async def health(server: Server, request: Request) -> Response:
@@ -244,6 +241,8 @@ async def _while_connected(request: Request, work: Coroutine[Any, Any, Result]) 
     finally:
         for task in (working, leaving):
             task.cancel()
+        # asyncio logs an exception that nobody looked at, and its message may have text of the user in it.
+        await asyncio.gather(working, leaving, return_exceptions=True)
 
 
 async def _disconnected(request: Request) -> None:

@@ -1,7 +1,10 @@
-"""Requests that come at the same time share batches, for one thread that owns the model. It knows nothing of HTTP.
+"""Merges concurrent requests into batches, for one thread that owns the model. It knows nothing of HTTP.
 
 A request is a list of pieces (sentences). Each batch takes a piece from every waiting request in turn until it is full,
 so that a short request never waits for a long one to end: it is in the next batch.
+
+A request is admitted once, by `submit`. The function calls that it needs afterwards (`call`) are never refused because
+the queue is full: its work is not done twice.
 """
 
 import threading
@@ -16,6 +19,7 @@ from typing import Any, TypeVar
 from multihead.config import SearchConfig
 from multihead.translate import Translation
 
+Value = TypeVar("Value")
 Result = TypeVar("Result")
 Translate = Callable[[list[str], SearchConfig], list[Translation]]
 
@@ -23,6 +27,7 @@ BATCH_PIECES = 32  # by default; more of them would only make the next ones wait
 BATCH_CHARACTERS = 4000
 DEFAULT_WAITING = 100_000  # characters that may wait: some seconds of work
 LEAST_PIECE = 50  # characters that even the shortest piece counts as
+TURN_SECONDS = 0.1  # of function calls before the next batch has its turn
 
 
 class Full(Exception):
@@ -56,18 +61,52 @@ class _Request:
     def is_over(self) -> bool:
         """Whether nobody waits for it any more; one that is too late is told so."""
         if time.monotonic() > self.deadline:
-            self.fail(TimeoutError("the request waited too long"))
+            _fail(self.future, TimeoutError("the request waited too long"))
         return self.future.done()
-
-    def fail(self, error: Exception) -> None:
-        with suppress(InvalidStateError):  # it was cancelled at this very moment
-            self.future.set_exception(error)
 
     def deliver(self, at: int, result: Translation) -> None:
         self.results[at] = result
         if len(self.results) == len(self.pieces):
             with suppress(InvalidStateError):
                 self.future.set_result([self.results[at] for at in range(len(self.pieces))])
+
+
+@dataclass(slots=True, eq=False)
+class _Calls:
+    """A function that one client needs for each of some values."""
+
+    function: Callable[[Any], Any]
+    values: Sequence[Any]
+    deadline: float
+    future: Future[list[Any]]
+    results: list[Any] = field(default_factory=list)
+
+    def weight(self) -> int:
+        """What all of them count against the bound: no more than one batch."""
+        return min(BATCH_CHARACTERS, LEAST_PIECE * len(self.values))
+
+    def step(self) -> bool:
+        """Call the function once; return whether all is done, or nobody waits for it any more."""
+        if time.monotonic() > self.deadline:
+            _fail(self.future, TimeoutError("the request waited too long"))
+        if self.future.done():
+            return True
+        try:
+            self.results.append(self.function(self.values[len(self.results)]))
+        except BaseException as error:  # the client gets it, and the thread lives on
+            _fail(self.future, error)
+            return True
+        if len(self.results) < len(self.values):
+            return False
+        with suppress(InvalidStateError):  # cancelled at this very moment
+            self.future.set_result(self.results)
+        return True
+
+
+def _fail(future: Future[Any], error: BaseException) -> None:
+    """Hand an error to the client. A panic of a Rust library is no Exception, and would end the event loop's task."""
+    with suppress(InvalidStateError):  # cancelled at this very moment
+        future.set_exception(error if isinstance(error, Exception) else RuntimeError(type(error).__name__))
 
 
 class Batcher:
@@ -78,7 +117,7 @@ class Batcher:
     ) -> None:
         self._translate, self._most_waiting, self._batch_pieces = translate, most_waiting, batch_pieces
         self._requests: deque[_Request] = deque()
-        self._calls: deque[tuple[Callable[[], Any], Future[Any]]] = deque()
+        self._calls: deque[_Calls] = deque()
         self._waiting = 0  # characters of pieces that are not yet translated
         self._pace = 2000.0  # characters a second, measured as it goes
         self._changed = threading.Condition()
@@ -103,21 +142,31 @@ class Batcher:
             self._changed.notify()
         return request.future
 
-    def call(self, function: Callable[[], Result]) -> Future[Result]:
-        """Call a function in the thread that owns the model, before the next batch."""
-        future: Future[Result] = Future()
+    def call(
+        self, function: Callable[[Value], Result], values: Sequence[Value], seconds: float
+    ) -> Future[list[Result]]:
+        """Call a function for each value, in the thread that owns the model, for a request that is admitted."""
+        calls = _Calls(function, values, time.monotonic() + seconds, Future())
+        if not values:
+            calls.future.set_result([])
+            return calls.future
         with self._changed:
-            self._admit(BATCH_CHARACTERS)
-            self._calls.append((function, future))
+            self._check_open()
+            self._waiting += calls.weight()
+            self._calls.append(calls)
             self._changed.notify()
-        return future
+        return calls.future
 
     def _admit(self, weight: int) -> None:
-        if self._closing:
-            raise Closed("the server is shutting down")
+        self._check_open()
+        # A request that is larger than the bound is taken if nothing else waits.
         if self._waiting and self._waiting + weight > self._most_waiting:
             raise Full(max(1.0, self._waiting / self._pace))
         self._waiting += weight
+
+    def _check_open(self) -> None:
+        if self._closing:
+            raise Closed("the server is shutting down")
 
     def close(self, seconds: float) -> bool:
         """Take no more, finish what is there, and end the thread; True if all was done in time."""
@@ -136,21 +185,21 @@ class Batcher:
                     self._changed.wait()
                 if not self._requests and not self._calls:
                     return
-                call = self._calls.popleft() if self._calls else None
                 batch = self._next_batch()
-            if call:  # one at a time: those who wait for a translation have their turn in between
-                self._run(*call)
             if batch:
                 self._translate_batch(batch)
+            self._call_for(TURN_SECONDS)
 
-    def _run(self, function: Callable[[], Result], future: Future[Result]) -> None:
-        if future.set_running_or_notify_cancel():
-            try:
-                future.set_result(function())
-            except BaseException as error:  # whoever asked gets it
-                future.set_exception(error)
-        with self._changed:
-            self._waiting -= BATCH_CHARACTERS
+    def _call_for(self, seconds: float) -> None:
+        """Call functions of every client in turn, until none is left or the time is over."""
+        end = time.monotonic() + seconds
+        while self._calls and time.monotonic() < end:
+            calls = self._calls.popleft()
+            if not calls.step():
+                self._calls.append(calls)
+                continue
+            with self._changed:
+                self._waiting -= calls.weight()
 
     def _next_batch(self) -> list[tuple[_Request, int]]:
         """A piece of every request that searches as the first one does, in turn, until the batch is full."""
@@ -184,9 +233,9 @@ class Batcher:
         began = time.monotonic()
         try:
             results = self._translate(texts, batch[0][0].config)
-        except Exception as error:  # a bug: those who wait are told, and the server goes on
+        except BaseException as error:  # a bug: the clients get it, and the thread lives on
             for request, _ in batch:
-                request.fail(error)
+                _fail(request.future, error)
         else:
             for (request, at), result in zip(batch, results, strict=True):
                 request.deliver(at, result)

@@ -1,9 +1,11 @@
 """The fields of a request, from JSON or a form, checked one by one before anything is done with them."""
 
+import asyncio
 import json
 import math
 from dataclasses import dataclass
 from typing import Any
+from urllib.parse import parse_qsl
 
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
@@ -13,6 +15,7 @@ from multihead.serve.service import Limits, Refused
 
 FORMATS = ("text", "html")
 MOST_FIELDS = 100
+URLENCODED = "application/x-www-form-urlencoded"
 
 Fields = dict[str, Any]
 
@@ -20,8 +23,8 @@ Fields = dict[str, Any]
 async def read_fields(request: Request) -> Fields:
     """The fields of a body, whether it is JSON or a form; a body that is neither has none."""
     kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
-    if kind in ("application/x-www-form-urlencoded", "multipart/form-data"):
-        return await _read_form(request)
+    if kind in (URLENCODED, "multipart/form-data"):
+        return await _read_form(request, kind)
     body = await request.body()
     if not body.strip():
         return {}
@@ -38,12 +41,18 @@ def _no_constant(name: str) -> None:
     raise ValueError(f"{name} is not JSON")
 
 
-async def _read_form(request: Request) -> Fields:
+async def _read_form(request: Request, kind: str) -> Fields:
     try:
+        if kind == URLENCODED:  # in a thread, because decoding takes long if all of it is escaped
+            return await asyncio.to_thread(_decode_form, await request.body())
         form = await request.form(max_files=0, max_fields=MOST_FIELDS)
     except (HTTPException, ValueError):
         raise Refused("Invalid request: the form cannot be read") from None
     return {name: value for name, value in form.items() if isinstance(value, str)}
+
+
+def _decode_form(body: bytes) -> Fields:
+    return dict(parse_qsl(body.decode(errors="replace"), keep_blank_values=True, max_num_fields=MOST_FIELDS))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -117,8 +126,12 @@ def _texts(fields: Fields, limits: Limits) -> tuple[list[str], bool]:
         raise Refused("Invalid request: q must be a text or a list of texts")
     if len(texts) > limits.texts:
         raise Refused(f"Invalid request: request ({len(texts)}) exceeds text limit ({limits.texts})")
-    if (size := sum(map(len, texts))) > limits.characters:
-        raise Refused(f"Invalid request: request ({size}) exceeds text limit ({limits.characters})")
+    for size, limit in (
+        (max(map(len, texts)), limits.characters),
+        (sum(map(len, texts)), limits.request_characters),
+    ):
+        if size > limit:
+            raise Refused(f"Invalid request: request ({size}) exceeds text limit ({limit})")
     return texts, isinstance(q, list)
 
 

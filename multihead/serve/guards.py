@@ -4,10 +4,12 @@ import hmac
 import json
 import logging
 import time
+import traceback
 from datetime import UTC, datetime
+from ipaddress import IPv4Address, IPv6Network, ip_address
 from pathlib import Path
 
-from limits import parse
+from limits import RateLimitItem, RateLimitItemPerMinute, parse
 from limits.storage import MemoryStorage
 from limits.strategies import MovingWindowRateLimiter
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
@@ -18,6 +20,10 @@ from multihead.config import ConfigError
 from multihead.serve.replies import error
 
 LOG = logging.getLogger("multihead.serve")
+
+WRONG_KEYS = RateLimitItemPerMinute(10)  # of one client
+MOST_ADDRESS = 64  # characters
+MOST_CLIENTS = 10_000  # whose requests are counted at a time
 
 HEADERS = {
     # Everything comes from here, and nothing runs that is not a file of ours.
@@ -41,7 +47,7 @@ class TooOften(Exception):
 
 
 class Access:
-    """Keys that may ask, if any are set, and how often one client may, if that is limited."""
+    """Which keys may ask, if any are set, and how often one client may, if that is limited."""
 
     def __init__(self, keys: frozenset[str] = frozenset(), rate: str = "") -> None:
         self.keys = keys
@@ -49,7 +55,8 @@ class Access:
             self._rate = parse(rate) if rate else None
         except ValueError:
             raise ConfigError(f"--rate is a number by a time, such as 60/minute; got '{rate}'") from None
-        self._limiter = MovingWindowRateLimiter(MemoryStorage())
+        self._storage = MemoryStorage()
+        self._limiter = MovingWindowRateLimiter(self._storage)
 
     @classmethod
     def read(cls, keys_file: Path | None, rate: str) -> "Access":
@@ -67,14 +74,41 @@ class Access:
 
     def check(self, key: object, client: str) -> None:
         """Refuse a request that may not be made; `client` is an address."""
-        if self.keys and not any(self._same(key, known) for known in self.keys):
-            raise Forbidden("Invalid API key")
-        if self._rate and not self._limiter.hit(self._rate, str(key) if self.keys else client):
-            reset = self._limiter.get_window_stats(self._rate, str(key) if self.keys else client).reset_time
-            raise TooOften(str(self._rate), max(1.0, reset - time.time()))
+        if len(self._storage.events) > MOST_CLIENTS:  # the storage never drops a client by itself
+            self._storage.reset()
+        network = _network(client)
+        if self.keys:
+            self._check_key(key, network)
+        if self._rate and not self._limiter.hit(self._rate, str(key) if self.keys else network):
+            raise self._too_often(self._rate, str(key) if self.keys else network)
+
+    def _check_key(self, key: object, network: str) -> None:
+        # After too many wrong keys not even a right one is accepted: guessing would go on otherwise.
+        if not self._limiter.test(WRONG_KEYS, "wrong key", network):
+            raise self._too_often(WRONG_KEYS, "wrong key", network)
+        if any(self._same(key, known) for known in self.keys):
+            return
+        if key:  # a missing one is no guess: our own page asks before a key is typed
+            self._limiter.hit(WRONG_KEYS, "wrong key", network)
+        raise Forbidden("Invalid API key")
+
+    def _too_often(self, rate: RateLimitItem, *who: str) -> TooOften:
+        reset = self._limiter.get_window_stats(rate, *who).reset_time
+        return TooOften(str(rate), max(1.0, reset - time.time()))
 
     def _same(self, key: object, known: str) -> bool:
         return isinstance(key, str) and hmac.compare_digest(key.encode(errors="replace"), known.encode())
+
+
+def _network(address: str) -> str:
+    """An IPv4 address, or the /64 network of an IPv6 address, in which a client chooses its addresses freely."""
+    try:
+        ip = ip_address(address)
+    except ValueError:  # whatever a proxy has forwarded
+        return address[:MOST_ADDRESS]
+    if isinstance(ip, IPv4Address):
+        return str(ip)
+    return str(ip.ipv4_mapped or IPv6Network((int(ip), 64), strict=False))
 
 
 class Metrics:
@@ -133,6 +167,34 @@ class _TooLarge(Exception):
     pass
 
 
+class LastResort:
+    """Answers an unexpected error with JSON, and logs its type and place only: a message may quote the user's text."""
+
+    def __init__(self, app: ASGIApp) -> None:
+        self.app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        has_begun = False
+
+        async def noted(message: Message) -> None:
+            nonlocal has_begun
+            has_begun = True
+            await send(message)
+
+        try:
+            await self.app(scope, receive, noted)
+        except Exception as problem:
+            frames = traceback.extract_tb(problem.__traceback__)[-5:]
+            at = [f"{Path(frame.filename).name}:{frame.lineno} {frame.name}" for frame in frames]
+            LOG.error(json.dumps({"time": _now(), "error": type(problem).__name__, "at": at}))
+            if not has_begun:
+                await error("the server failed to answer this request", 500)(scope, receive, send)
+
+
+def _now() -> str:
+    return datetime.now(tz=UTC).isoformat(timespec="milliseconds")
+
+
 class Watch:
     """Headers for every answer; its route, status and time for the metrics and the log, and nothing of its text."""
 
@@ -159,9 +221,8 @@ class Watch:
             route = scope["path"] if scope["path"] in self.routes else "other"
             self.metrics.requests.labels(route, str(status)).inc()
             self.metrics.seconds.labels(route).observe(seconds)
-            at = datetime.now(tz=UTC).isoformat(timespec="milliseconds")
             line = {
-                "time": at,
+                "time": _now(),
                 "method": scope["method"],
                 "route": route,
                 "status": status,

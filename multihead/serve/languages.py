@@ -1,5 +1,7 @@
 """Languages by code and name, and which one a text is in, without asking another machine."""
 
+import re
+from collections import Counter
 from dataclasses import dataclass
 from typing import Any
 
@@ -32,23 +34,37 @@ class Detection:
 
 
 class Detector:
-    """Tells languages apart by their letters; those that nobody serves are left out of the choice."""
+    """Tells the served languages apart by their letters.
+
+    A regional code such as pt-BR stands for its base language (pt), unless several served codes share it. A language
+    that the detector does not know could be any text, so with one of them nothing is detected.
+    """
 
     def __init__(self, codes: list[str]) -> None:
         from py3langid.langid import MODEL_FILE, LanguageIdentifier
 
         self._identifier: Any = LanguageIdentifier.from_model_file(MODEL_FILE, norm_probs=True)
-        known = set(self._identifier.labels)
-        self._only = codes[0]
-        self._codes = [code for code in codes if code in known]
-        if len(self._codes) > 1:
-            self._identifier.set_languages(self._codes)
+        labels = _labels(codes, frozenset(self._identifier.labels))
+        self._code_of = {label: code for code, label in labels.items()}
+        self._first = codes[0]
+        self.unknown = [code for code in codes if code not in labels]
+        if len(labels) > 1:
+            self._identifier.set_languages(list(self._code_of))
 
     def rank(self, text: str) -> list[Detection]:
-        """Languages that the text may be in, the likeliest first; where nothing can be told there is one, with 0."""
-        if not any(character.isalpha() for character in text):
-            return [Detection(self._only, 0.0)]
-        if len(self._codes) < 2:
-            return [Detection((self._codes or [self._only])[0], 100.0)]
+        """Languages that the text may be in, most likely first. If nothing can be told: one, with confidence 0."""
+        if self.unknown or len(self._code_of) < 2 or not has_letters(text):
+            return [Detection(self._first, 0.0)]
         ranked = self._identifier.rank(text[:READ_CHARACTERS])
-        return [Detection(code, round(100 * share, 1)) for code, share in ranked]
+        return [Detection(self._code_of[label], round(100 * share, 1)) for label, share in ranked]
+
+
+def has_letters(text: str) -> bool:
+    return any(character.isalpha() for character in text)
+
+
+def _labels(codes: list[str], known: frozenset[str]) -> dict[str, str]:
+    """The detector's name of each code that it can tell from the others."""
+    labels = {code: code if code in known else re.split("[-_]", code)[0] for code in codes}
+    shared = Counter(labels.values())
+    return {code: label for code, label in labels.items() if label in known and shared[label] == 1}

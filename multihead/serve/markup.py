@@ -1,14 +1,16 @@
-"""An HTML fragment cut into sentences, and put together again around their translations.
+"""Split an HTML fragment into sentences, and put it together again around their translations.
 
-Elements inside of a sentence (<b>, <a>, ...) go around the translated words that come from theirs; the attention of the
-model says which those are. Everything else stays where it was.
+Elements inside a sentence (<b>, <a>, ...) go around the translated words that come from theirs, as the attention of the
+model aligns them. All other markup is returned as it was. Reading takes linear time for any input, and never fails:
+a construct that never ends is text.
 """
 
 import html
 import re
-from collections.abc import Iterator
+from bisect import bisect_left, bisect_right
+from collections import Counter, deque
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
-from html.parser import HTMLParser
 
 from torch import Tensor
 
@@ -19,8 +21,20 @@ _INLINE = frozenset(
     "time tt u var wbr".split()
 )
 _VOID = frozenset("area base br col embed hr img input link meta param source track wbr".split())
-_VERBATIM = frozenset("script style pre code textarea svg math template noscript title iframe".split())
-_RAW_TEXT = frozenset({"script", "style"})  # in which & and < stand for themselves
+_VERBATIM = frozenset("script style pre code textarea svg math template noscript title iframe xmp".split())
+_RAW_TEXT = frozenset("script style textarea title iframe xmp".split())  # in which only the closing tag is markup
+MOST_NESTED = 20  # inline elements; deeper ones are dropped, because each sentence repeats those that are around it
+
+# The quantifiers are possessive: without backtracking, each character is read once. As in HTML, a quoted value may
+# contain ">".
+_MARKUP = re.compile(
+    r"""
+      (?P<other> <!--(?: -?> | .*?(?: --!?> | \Z )) | (?: <[!?] | </(?![a-zA-Z]) )[^>]*+> )
+    | <(?P<slash>/?)(?P<name>[a-zA-Z][^\s/>]*+)(?P<rest>(?: [^>=]++ | =\s*+(?: "[^"]*+" | '[^']*+' )?+ )*+)>
+    """,
+    re.DOTALL | re.VERBOSE,
+)
+_ATTRIBUTE = re.compile(r"""([^\s=/]++)(?:\s*+=\s*+("[^"]*+"|'[^']*+'|[^\s"']++))?+""")
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,42 +74,54 @@ class Fragment:
 
 
 def read(markup: str) -> Fragment:
-    """Cut a fragment; what is no markup at all is a fragment too."""
+    """Split a fragment; plain text is a fragment too."""
     reader = _Reader()
-    reader.feed(markup)
-    reader.close()
+    reader.read(markup)
     reader.end_block()
     return reader.fragment
 
 
 def place(sentence: Sentence, translation: str, alignment: Tensor | None) -> str:
     """The translation as markup; `alignment` says how much of each target word (row) comes from each source word."""
-    spans = [match.span() for match in re.finditer(r"\S+", translation)]
-    around: list[list[Element]] = [[] for _ in spans]
-    alone: dict[int, str] = {}  # what has no content, by the word that it stands before
+    spans = _words(translation)
+    with_content = [element for element in sentence.elements if element.start < element.end]
+    alone: dict[int, str] = {}  # elements without content, by the word that follows them
+    source = _words(sentence.text)
+    if alignment is None or alignment.shape != (len(spans), len(source)) or not spans:
+        around = [with_content] * len(spans)
+        for element in sentence.elements:
+            if element.start == element.end:
+                at = len(spans) if element.start else 0
+                alone[at] = alone.get(at, "") + element.opening + element.closing
+        return "".join(_write(translation, spans, around, alone))
+    around = [[] for _ in spans]
     for element in sentence.elements:
-        chosen = _words_of(element, sentence.text, len(spans), alignment)
+        chosen = _words_of(element, source, alignment)
         if element.start == element.end:
             alone[chosen.start] = alone.get(chosen.start, "") + element.opening + element.closing
-        else:
-            for word in chosen:
-                around[word].append(element)
+        for word in chosen:
+            around[word].append(element)
     return "".join(_write(translation, spans, around, alone))
 
 
-def _words_of(element: Element, text: str, n_words: int, alignment: Tensor | None) -> range:
-    """The target words from the first to the last of those that mostly come from the words of an element."""
-    words = [match.span() for match in re.finditer(r"\S+", text)]
-    inside = [at for at, (start, end) in enumerate(words) if start < element.end and end > element.start]
-    if alignment is None or alignment.shape != (n_words, len(words)) or not n_words:
-        return range(n_words) if element.start < element.end else range(n_words if element.start else 0, n_words)
+def _words(text: str) -> list[tuple[int, int]]:
+    return [match.span() for match in re.finditer(r"\S+", text)]
+
+
+def _words_of(element: Element, source: list[tuple[int, int]], alignment: Tensor) -> range:
+    """The target words from the first to the last of those that mostly come from the words of an element.
+
+    For an element without content, an empty range that starts at the word that it stands before.
+    """
     if element.start == element.end:
-        before = [at for at, (start, _) in enumerate(words) if start >= element.start]
-        at = int(alignment[:, before[0]].argmax()) if before else n_words
+        before = bisect_left(source, element.start, key=lambda word: word[0])
+        at = int(alignment[:, before].argmax()) if before < len(source) else len(alignment)
         return range(at, at)
-    shares = alignment[:, inside].sum(dim=1)
-    found = [word for word in range(n_words) if shares[word] > 0.5] or [int(shares.argmax())]
-    return range(min(found), max(found) + 1)
+    first = bisect_right(source, element.start, key=lambda word: word[1])
+    last = bisect_left(source, element.end, key=lambda word: word[0])
+    shares = alignment[:, first:last].sum(dim=1)
+    found: list[int] = (shares > 0.5).nonzero().flatten().tolist() or [int(shares.argmax())]
+    return range(found[0], found[-1] + 1)
 
 
 def _write(
@@ -117,6 +143,8 @@ def _write(
 
 def _common(one: list[Element], other: list[Element]) -> int:
     """How many elements both begin with."""
+    if one is other:
+        return len(one)
     same = [mine is theirs for mine, theirs in zip(one, other, strict=False)]
     return [*same, False].index(False)
 
@@ -132,78 +160,93 @@ class _Tag:
     kind: str  # "open", "close" or "void"
 
 
-class _Reader(HTMLParser):
-    """Collects text and inline tags until something comes that ends a sentence."""
+class _Reader:
+    """Collects text and inline tags until markup comes that ends a sentence."""
 
     def __init__(self) -> None:
-        super().__init__(convert_charrefs=True)
         self.fragment = Fragment()
-        self._text = ""
+        self._text: list[str] = []
+        self._n_characters = 0  # of the text
         self._tags: list[_Tag] = []
-        self._verbatim: list[str] = []  # open elements in which nothing is translated
+        self._verbatim = ""  # name of the outermost element in which nothing is translated
+        self._depth = 0  # how many elements of that name are open
 
-    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        raw = self.get_starttag_text() or ""
-        untouched = bool(self._verbatim) or tag in _VERBATIM or _is_untouchable(attrs)
-        if untouched or tag not in _INLINE:
+    def read(self, markup: str) -> None:
+        at = 0
+        while (start := markup.find("<", at)) >= 0:
+            self._add_text(markup[at:start])
+            found = _MARKUP.match(markup, start)
+            if found:
+                at = self._add_markup(found)
+            elif re.match(r"[!?/a-zA-Z]", markup[start + 1 : start + 2]):  # it never ends, and so the rest is text
+                at = start
+                break
+            else:
+                self._add_text("<")
+                at = start + 1
+        self._add_text(markup[at:])
+
+    def _add_markup(self, found: re.Match[str]) -> int:
+        """Add a tag, comment or declaration; return where it ends, with the content of elements like <script>."""
+        raw, name = found[0], (found["name"] or "").lower()
+        if found["other"]:
             self._keep(raw)
-            if untouched and tag not in _VOID:
-                self._verbatim.append(tag)
-        else:
-            self._tags.append(_Tag(len(self._text), tag, raw, "void" if tag in _VOID else "open"))
+        elif found["slash"]:
+            self._close(raw, name)
+        elif self._open(raw, name, found["rest"]) and name in _RAW_TEXT:
+            closing = re.compile(rf"</{name}(?=[\s/>])", re.IGNORECASE).search(found.string, found.end())
+            end = closing.start() if closing else len(found.string)
+            self._keep(found.string[found.end() : end])
+            return end
+        return found.end()
 
-    def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        raw = self.get_starttag_text() or ""
-        if self._verbatim or tag not in _INLINE:
-            self._keep(raw)
-        else:
-            self._tags.append(_Tag(len(self._text), tag, raw, "void"))
+    def _open(self, raw: str, name: str, rest: str) -> bool:
+        """Add an opening tag; return whether its element has content."""
+        has_content = name not in _VOID and not rest.endswith("/")
+        if not self._verbatim and name in _INLINE and not _is_untouchable(rest):
+            self._tags.append(_Tag(self._n_characters, name, raw, "open" if has_content else "void"))
+            return has_content
+        if has_content and not self._verbatim and (name in _VERBATIM or _is_untouchable(rest)):
+            self._verbatim = name
+        if has_content and self._verbatim == name:
+            self._depth += 1
+        self._keep(raw)
+        return has_content
 
-    def handle_endtag(self, tag: str) -> None:
-        raw = f"</{tag}>"
-        if not self._verbatim and tag in _INLINE:
-            self._tags.append(_Tag(len(self._text), tag, raw, "close"))
+    def _close(self, raw: str, name: str) -> None:
+        if not self._verbatim and name in _INLINE:
+            self._tags.append(_Tag(self._n_characters, name, raw, "close"))
             return
-        if tag in self._verbatim:
-            del self._verbatim[self._verbatim.index(tag) :]
+        if self._verbatim == name:
+            self._depth -= 1
+            self._verbatim = name if self._depth else ""
         self._keep(raw)
 
-    def handle_data(self, data: str) -> None:
-        if not self._verbatim:
-            self._text += data
-        elif self._verbatim[-1] in _RAW_TEXT:
-            self._keep(data)
-        else:
-            self._keep(html.escape(data, quote=False))
-
-    def handle_comment(self, data: str) -> None:
-        self._keep(f"<!--{data}-->")
-
-    def handle_decl(self, decl: str) -> None:
-        self._keep(f"<!{decl}>")
-
-    def handle_pi(self, data: str) -> None:
-        self._keep(f"<?{data}>")
-
-    def unknown_decl(self, data: str) -> None:
-        self._keep(f"<![{data}]>")
+    def _add_text(self, raw: str) -> None:
+        if self._verbatim:
+            self._keep(raw)
+        elif raw:
+            self._text.append(_unescape(raw))
+            self._n_characters += len(self._text[-1])
 
     def _keep(self, raw: str) -> None:
         self.end_block()
         self.fragment.between[-1] += raw
 
     def end_block(self) -> None:
-        """Cut what was collected into sentences; an element that spans several of them is in each."""
-        text, tags = self._text, self._tags
-        self._text, self._tags = "", []
+        """Split the text collected so far into sentences; an element around several of them is around each."""
+        text, tags = "".join(self._text), self._tags
+        self._text, self._n_characters, self._tags = [], 0, []
         elements = _elements(tags, len(text))
+        near = _window(elements)
         sentences, gaps = cut(text)
         at = 0
         for gap, sentence in zip(gaps, [*sentences, ""], strict=True):
-            self._add_gap(gap, at, text, elements)
+            self._add_gap(gap, at, text, near(at, at + len(gap)))
             at += len(gap)
             if sentence:
-                inside = [part for element in elements if (part := _part(element, at, at + len(sentence)))]
+                around = near(at, at + len(sentence))
+                inside = [part for element in around if (part := _part(element, at, at + len(sentence)))]
                 self.fragment.sentences.append(Sentence(sentence, tuple(inside)))
                 self.fragment.between.append("")
                 at += len(sentence)
@@ -219,23 +262,45 @@ class _Reader(HTMLParser):
         self.fragment.between[-1] += gap
 
 
+def _unescape(raw: str) -> str:
+    try:
+        return html.unescape(raw)
+    except ValueError:  # a reference such as &#999...; with more digits than Python converts
+        return raw
+
+
 def _elements(tags: list[_Tag], end: int) -> list[Element]:
     """Inline elements, outer ones first. One that is not closed ends with the text; a stray closing tag is dropped."""
     found: list[Element] = []
     opened: list[tuple[int, _Tag]] = []  # with the place of its element in `found`
+    names: Counter[str] = Counter()  # of those
     for number, tag in enumerate(tags):
         if tag.kind == "void":
             found.append(Element(tag.at, tag.at, tag.raw, "", (number, number)))
-        elif tag.kind == "open":
+        elif tag.kind == "open" and len(opened) < MOST_NESTED:
             opened.append((len(found), tag))
+            names[tag.name] += 1
             found.append(Element(tag.at, end, tag.raw, f"</{tag.name}>", (number, len(tags))))
-        elif any(tag.name == other.name for _, other in opened):
-            while True:
-                place, other = opened.pop()
-                found[place] = replace(found[place], end=tag.at, tags=(found[place].tags[0], number))
-                if other.name == tag.name:
-                    break
+        while tag.kind == "close" and names[tag.name]:
+            place, other = opened.pop()
+            names[other.name] -= 1
+            found[place] = replace(found[place], end=tag.at, tags=(found[place].tags[0], number))
+            if other.name == tag.name:
+                break
     return found
+
+
+def _window(elements: list[Element]) -> Callable[[int, int], list[Element]]:
+    """A function that returns the elements that touch a span of the text, for spans from left to right."""
+    ahead, near = deque(elements), list[Element]()
+
+    def touching(start: int, end: int) -> list[Element]:
+        while ahead and ahead[0].start <= end:
+            near.append(ahead.popleft())
+        near[:] = [element for element in near if element.end >= start]
+        return near
+
+    return touching
 
 
 def _part(element: Element, start: int, end: int) -> Element | None:
@@ -246,6 +311,9 @@ def _part(element: Element, start: int, end: int) -> Element | None:
     return None
 
 
-def _is_untouchable(attrs: list[tuple[str, str | None]]) -> bool:
-    named = dict(attrs)
-    return named.get("translate") == "no" or "notranslate" in (named.get("class") or "").split()
+def _is_untouchable(rest: str) -> bool:
+    """Whether the attributes in this part of a tag forbid to translate its element."""
+    if "translate" not in rest.lower():
+        return False
+    named = {name.lower(): value.strip("\"'") for name, value in _ATTRIBUTE.findall(rest)}
+    return named.get("translate", "").lower() == "no" or "notranslate" in named.get("class", "").split()

@@ -61,7 +61,13 @@ _LANGUAGES: Schema = {
 
 def _translate(limits: Limits, languages: Schema) -> Schema:
     text = {"type": "string", "minLength": 1, "maxLength": limits.characters}
-    some = {"type": "array", "items": {"type": "string"}, "minItems": 1, "maxItems": limits.texts}
+    some = {
+        "type": "array",
+        "items": {"type": "string", "maxLength": limits.characters},
+        "minItems": 1,
+        "maxItems": limits.texts,
+        "description": f"Up to {limits.request_characters} characters together.",
+    }
     fields = {
         "q": {"oneOf": [text, some], "description": "A text, or several; several are answered with a list."},
         **languages,
@@ -116,7 +122,7 @@ def _post(summary: str, fields: Schema, required: list[str], answer: Schema) -> 
     return {
         "summary": summary,
         "requestBody": {"required": True, "content": {"application/json": {"schema": body}}},
-        "responses": {"200": _json("Done", answer), **_refusals("400", "403", "413", "429", "503")},
+        "responses": {"200": _json("Done", answer), **_refusals("400", "403", "413", "429", "500", "503")},
     }
 
 
@@ -125,6 +131,7 @@ def _get(summary: str, answer: Schema, busy: bool = True) -> Schema:
 
 
 _WHY = {
+    "500": "An error of the server",
     "400": "The request cannot be served",
     "403": "The key is not known",
     "413": "The body is too large",

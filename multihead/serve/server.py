@@ -7,6 +7,7 @@ import socket
 import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from ipaddress import ip_network
 from pathlib import Path
 from types import FrameType
 from typing import Any
@@ -15,7 +16,7 @@ import h11
 import uvicorn
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
-from multihead.config import UserError
+from multihead.config import ConfigError, UserError
 from multihead.hub import find_model
 from multihead.serve.app import Server, make_app
 from multihead.serve.guards import LOG, Access
@@ -36,6 +37,7 @@ class Options:
     engine: str = "auto"
     api_keys: Path | None = None
     rate: str = ""
+    proxies: Sequence[str] = ()  # addresses and networks whose X-Forwarded-For is trusted
     log: bool = True  # a line of JSON for each request
     drain_seconds: float = 30.0  # for what is under way when the server is asked to leave
     limits: Limits = field(default_factory=Limits)
@@ -45,6 +47,7 @@ def serve(models: Sequence[str], options: Options, talk: Callable[[str], None]) 
     """Serve until a signal comes, then finish what is under way."""
     for model in models:
         find_model(model)  # a wrong name is said now, not after a socket is open
+    proxies = _networks(options.proxies)
     server = Server(limits=options.limits, access=Access.read(options.api_keys, options.rate))
     listening = _listen(options.host, options.port)
     host, port = listening.getsockname()[:2]
@@ -56,6 +59,8 @@ def serve(models: Sequence[str], options: Options, talk: Callable[[str], None]) 
         log_config=None,
         access_log=False,  # its lines have addresses in them
         server_header=False,
+        proxy_headers=bool(proxies),  # uvicorn would trust 127.0.0.1 by default, and so every local client
+        forwarded_allow_ips=proxies,
         timeout_keep_alive=15,
         timeout_graceful_shutdown=round(options.drain_seconds),
         h11_max_incomplete_event_size=MOST_HEADER_BYTES,
@@ -72,6 +77,16 @@ def serve(models: Sequence[str], options: Options, talk: Callable[[str], None]) 
         server.service.close(options.drain_seconds)
     if process.problem:
         raise process.problem
+
+
+def _networks(proxies: Sequence[str]) -> list[str]:
+    """The networks of proxies, and for IPv4 how they appear on an IPv6 socket (--host ::)."""
+    try:
+        networks = [ip_network(proxy, strict=False) for proxy in proxies]
+    except ValueError as error:
+        raise ConfigError(f"--proxy is an address or a network, such as 10.0.0.0/8: {error}") from None
+    mapped = [f"::ffff:{one.network_address}/{96 + one.prefixlen}" for one in networks if one.version == 4]
+    return [*map(str, networks), *mapped]
 
 
 def _log_to_stderr() -> None:

@@ -1,10 +1,14 @@
-"""What a translation server does, without HTTP: languages, text in and text out, attention; bounded in everything."""
+"""What a translation server does, without HTTP: languages, text in and text out, attention; bounded in everything.
+
+Work that grows with the text runs in threads, so that the event loop always answers. A request has one deadline and is
+admitted once: when it is over (time, an error, or a client that left), all that still waits of it is cancelled.
+"""
 
 import asyncio
-from collections.abc import Callable, Sequence
-from concurrent.futures import Future
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
+from itertools import islice
 from typing import Any, TypeVar
 
 from torch import Tensor
@@ -15,22 +19,23 @@ from multihead.figures import page_data
 from multihead.sentences import cut, join
 from multihead.serve import markup
 from multihead.serve.batcher import Batcher
-from multihead.serve.languages import Detection, Detector, name_of
+from multihead.serve.languages import Detection, Detector, has_letters, name_of
 from multihead.translate import Translation, Translator
 
 AUTO = "auto"
+Value = TypeVar("Value")
 Result = TypeVar("Result")
 
 
 class Refused(Exception):
-    """A request that cannot be served, in words for whoever sent it."""
+    """A request that cannot be served; the message is for the client."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Limits:
     """Every size and number that a client can choose."""
 
-    characters: int = 5000  # of all texts of a request
+    characters: int = 5000  # of a text
     texts: int = 50  # in one request
     alternatives: int = 10
     beam: int = 12
@@ -40,9 +45,14 @@ class Limits:
     batch: int = 32  # sentences that are translated at a time
 
     @property
+    def request_characters(self) -> int:
+        """Of all texts of a request."""
+        return 10 * self.characters
+
+    @property
     def body_bytes(self) -> int:
         """Of a request: every character in its longest form, two escapes of six bytes, and the other fields."""
-        return 10_000 + 12 * self.characters
+        return 10_000 + 12 * self.request_characters
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,6 +61,11 @@ class Answer:
 
     text: str
     alternatives: list[str]
+
+    @classmethod
+    def of(cls, versions: list[str]) -> "Answer":
+        """The best version of a text first."""
+        return cls(text=versions[0], alternatives=[one for one in dict.fromkeys(versions) if one != versions[0]])
 
 
 class Direction:
@@ -67,17 +82,22 @@ class Direction:
     def _search(self, texts: list[str], config: SearchConfig) -> list[Translation]:
         return list(self.translator.stream(texts, config))
 
-    async def search(self, pieces: Sequence[str], config: SearchConfig) -> list[Translation]:
+    async def search(self, pieces: Sequence[str], config: SearchConfig, deadline: asyncio.Timeout) -> list[Translation]:
         """The translation of each piece, in batches with those of other requests."""
-        return await self._answer(self.batcher.submit(pieces, config, self._limits.seconds))
+        # Cancelling this cancels the future too: what still waits is never translated.
+        return await asyncio.wrap_future(self.batcher.submit(pieces, config, _seconds_left(deadline)))
 
-    async def call(self, function: Callable[[], Result]) -> Result:
-        """What a function gives that needs the model."""
-        return await self._answer(self.batcher.call(function))
+    async def call(
+        self, function: Callable[[Value], Result], values: Sequence[Value], deadline: asyncio.Timeout
+    ) -> list[Result]:
+        """The results of a function that needs the model, for each value."""
+        return await asyncio.wrap_future(self.batcher.call(function, values, _seconds_left(deadline)))
 
-    async def _answer(self, future: "Future[Result]") -> Result:
-        # A client that leaves cancels this, and with it the future: what still waits is never translated.
-        return await asyncio.wait_for(asyncio.wrap_future(future), self._limits.seconds)
+
+def _seconds_left(deadline: asyncio.Timeout) -> float:
+    end = deadline.when()
+    assert end is not None
+    return end - asyncio.get_running_loop().time()
 
 
 class Service:
@@ -102,8 +122,22 @@ class Service:
     def targets_of(self, source: str) -> list[str]:
         return [target for other, target in self.directions if other == source]
 
-    def detect(self, text: str) -> list[Detection]:
-        return self._detector.rank(text)
+    async def detect(self, text: str) -> list[Detection]:
+        return await asyncio.to_thread(self._detector.rank, text)
+
+    async def source_of(self, text: str, target: str) -> Detection:
+        """The language to translate a text from when the client says `auto`."""
+        found = (await self.detect(text))[0]
+        if found.confidence:
+            return found
+        if len(self.sources) > 1 and await asyncio.to_thread(has_letters, text):
+            raise Refused(
+                f"the language of the text cannot be detected, because the detector does not know "
+                f"{', '.join(self._detector.unknown)}; set source to one of {', '.join(self.sources)}"
+            )
+        # There is one language to choose from, or nothing to translate.
+        fitting = [source for source in self.sources if (source, target) in self.directions]
+        return Detection((fitting or self.sources)[0], 0.0)
 
     def direction(self, source: str, target: str) -> Direction:
         for code in (source, target):
@@ -122,33 +156,50 @@ class Service:
     # Translating
 
     async def translate(
-        self, texts: Sequence[str], direction: Direction, n_alternatives: int, is_html: bool
-    ) -> list[Answer]:
-        """Each text cut into sentences, translated, and put together again with its white space or its tags."""
+        self, texts: Sequence[str], source: str, target: str, n_alternatives: int = 0, is_html: bool = False
+    ) -> tuple[list[Answer], Detection | None]:
+        """Translate texts sentence by sentence, with their white space or their tags; and the language if detected."""
         config = SearchConfig(n_best=1 + n_alternatives, beam=max(4, 1 + n_alternatives))
-        write = self._write_html if is_html else self._write_text
-        return list(await asyncio.gather(*(write(text, direction, config) for text in texts)))
+        translate = self._translate_html if is_html else self._translate_text
+        async with asyncio.timeout(self.limits.seconds) as deadline:
+            detected = await self.source_of("\n".join(texts), target) if source == AUTO else None
+            direction = self.direction(detected.language if detected else source, target)
+            return await translate(texts, direction, config, deadline), detected
 
-    async def _write_text(self, text: str, direction: Direction, config: SearchConfig) -> Answer:
-        sentences, gaps = cut(text)
-        found = await direction.search(sentences, config)
-        versions = [join(said, gaps) for said in _versions(found, config.n_best)]
-        return Answer(text=versions[0], alternatives=_others(versions))
+    async def _translate_text(
+        self, texts: Sequence[str], direction: Direction, config: SearchConfig, deadline: asyncio.Timeout
+    ) -> list[Answer]:
+        parts = await asyncio.to_thread(_each, cut, texts)
+        found = await direction.search([one for sentences, _ in parts for one in sentences], config, deadline)
+        said = await asyncio.to_thread(_ranked, found, config.n_best)
+        joins = [(len(sentences), partial(join, gaps=gaps)) for sentences, gaps in parts]
+        return await asyncio.to_thread(_answers, said, joins)
 
-    async def _write_html(self, text: str, direction: Direction, config: SearchConfig) -> Answer:
-        fragment = markup.read(text)
-        found = await direction.search([sentence.text for sentence in fragment.sentences], config)
-        versions = [
-            fragment.join([await _placed(direction, *pair) for pair in zip(fragment.sentences, said, strict=True)])
-            for said in _versions(found, config.n_best)
-        ]
-        return Answer(text=versions[0], alternatives=_others(versions))
+    async def _translate_html(
+        self, texts: Sequence[str], direction: Direction, config: SearchConfig, deadline: asyncio.Timeout
+    ) -> list[Answer]:
+        fragments = await asyncio.to_thread(_each, markup.read, texts)
+        sentences = [sentence for fragment in fragments for sentence in fragment.sentences]
+        found = await direction.search([sentence.text for sentence in sentences], config, deadline)
+        said = await asyncio.to_thread(_ranked, found, config.n_best)
+        pairs = await asyncio.to_thread(_pairs_to_align, sentences, said)
+        aligned = await direction.call(partial(_align, direction.translator), pairs, deadline)
+        placed = await asyncio.to_thread(_placed, sentences, said, dict(zip(pairs, aligned, strict=True)))
+        return await asyncio.to_thread(_answers, placed, [(len(one.sentences), one.join) for one in fragments])
 
     # Looking inside
 
-    async def attention(self, text: str, at: int, direction: Direction, config: SearchConfig) -> dict[str, Any]:
+    async def attention(self, text: str, at: int, source: str, target: str, config: SearchConfig) -> dict[str, Any]:
         """One sentence of a text: its translations with their scores, and what every head looks at."""
-        sentences, _ = cut(text)
+        async with asyncio.timeout(self.limits.seconds) as deadline:
+            if source == AUTO:
+                source = (await self.source_of(text, target)).language
+            return await self._attention(text, at, self.direction(source, target), config, deadline)
+
+    async def _attention(
+        self, text: str, at: int, direction: Direction, config: SearchConfig, deadline: asyncio.Timeout
+    ) -> dict[str, Any]:
+        sentences, _ = await asyncio.to_thread(cut, text)
         if not 0 <= at < len(sentences):
             raise Refused(f"there is no sentence {at} in a text of {len(sentences)}")
         sentence = sentences[at]
@@ -157,8 +208,8 @@ class Service:
                 f"attention is shown for sentences of up to {self.limits.sentence_characters} characters, "
                 f"this one has {len(sentence)}"
             )
-        (found,) = await direction.search([sentence], config)
-        maps = await direction.call(partial(direction.translator.attention, sentence, found.text))
+        (found,) = await direction.search([sentence], config, deadline)
+        (maps,) = await direction.call(partial(direction.translator.attention, sentence), [found.text], deadline)
         return {
             "sentences": sentences,
             "sentence": at,
@@ -168,23 +219,44 @@ class Service:
             "alternatives": [{"text": other.text, "score": other.score} for other in found.alternatives],
             "model": direction.translator.name,
             "warnings": found.warnings,
-            **page_data(maps),
+            **await asyncio.to_thread(page_data, maps),
         }
 
 
-async def _placed(direction: Direction, sentence: markup.Sentence, translation: str) -> str:
-    alignment: Tensor | None = None
-    if sentence.needs_alignment():
-        maps = await direction.call(partial(direction.translator.attention, sentence.text, translation))
-        alignment = alignment_matrix(maps)
-    return markup.place(sentence, translation, alignment)
+def _each(function: Callable[[str], Result], texts: Sequence[str]) -> list[Result]:
+    return [function(text) for text in texts]
 
 
-def _versions(found: Sequence[Translation], n: int) -> list[list[str]]:
-    """The best translation of every sentence, then the second best of every one, and so on."""
+def _ranked(found: Sequence[Translation], n: int) -> list[list[str]]:
+    """The `n` best translations of each sentence; the last one again where there are fewer."""
     of_each = [[one.text, *(other.text for other in one.alternatives)] for one in found]
-    return [[texts[min(rank, len(texts) - 1)] for texts in of_each] for rank in range(n)]
+    return [[texts[min(rank, len(texts) - 1)] for rank in range(n)] for texts in of_each]
 
 
-def _others(versions: list[str]) -> list[str]:
-    return [version for version in dict.fromkeys(versions) if version != versions[0]]
+def _answers(said: Iterable[list[str]], joins: Sequence[tuple[int, Callable[[list[str]], str]]]) -> list[Answer]:
+    """Texts from the translations of their sentences, given how many each text has and how they are joined."""
+    results, answers = iter(said), []
+    for n_sentences, join_text in joins:
+        versions = zip(*islice(results, n_sentences), strict=True)
+        answers.append(Answer.of([join_text(list(version)) for version in versions] or [join_text([])]))
+    return answers
+
+
+def _pairs_to_align(sentences: Sequence[markup.Sentence], said: Sequence[list[str]]) -> list[tuple[str, str]]:
+    """Sentences with tags inside and their translations, each pair once."""
+    tagged = ((one.text, texts) for one, texts in zip(sentences, said, strict=True) if one.needs_alignment())
+    return list(dict.fromkeys((source, text) for source, texts in tagged for text in texts))
+
+
+def _placed(
+    sentences: Sequence[markup.Sentence], said: Sequence[list[str]], alignments: Mapping[tuple[str, str], Tensor]
+) -> list[list[str]]:
+    """The translations of each sentence with its tags."""
+    return [
+        [markup.place(one, text, alignments.get((one.text, text))) for text in texts]
+        for one, texts in zip(sentences, said, strict=True)
+    ]
+
+
+def _align(translator: Translator, pair: tuple[str, str]) -> Tensor:
+    return alignment_matrix(translator.attention(*pair))

@@ -100,6 +100,13 @@ def test_a_first_visit_shows_an_example(page: "Page", address: str) -> None:
     assert page.input_value("#text") == "Where is the station?"
 
 
+def test_only_languages_that_can_be_translated_from_are_offered(page: "Page", address: str) -> None:
+    page.goto(address)
+    said(page, "Wo ist der Bahnhof?")
+    assert page.locator("#from option").evaluate_all("options => options.map(option => option.value)") == ["en"]
+    assert page.locator("#to option").evaluate_all("options => options.map(option => option.textContent)") == ["German"]
+
+
 def test_what_is_typed_is_translated_while_typing(page: "Page", address: str, how_old: str) -> None:
     page.goto(address)
     said(page, "Wo ist der Bahnhof?")

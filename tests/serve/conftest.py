@@ -36,9 +36,9 @@ def in_a_loop(work: Callable[[], Coroutine[Any, Any, Result]]) -> Result:
         return pool.submit(lambda: asyncio.run(work())).result()
 
 
-def client_of(translator: Translator, limits: Limits | None = None, access: Access | None = None) -> TestClient:
+def client_of(*translators: Translator, limits: Limits | None = None, access: Access | None = None) -> TestClient:
     server = Server(limits=limits or Limits(), access=access or Access())
-    server.open(Service([translator], server.limits))
+    server.open(Service(translators, server.limits))
     return TestClient(make_app(server), raise_server_exceptions=True)
 
 

@@ -25,6 +25,7 @@ class Engine:
         self.go = threading.Event()
         self.go.set()
         self.began = threading.Event()
+        self.error: BaseException = RuntimeError("a bug")
 
     def __call__(self, texts: list[str], config: SearchConfig) -> list[Translation]:
         self.began.set()
@@ -32,7 +33,7 @@ class Engine:
         self.batches.append(texts)
         self.configs.append(config)
         if "bug" in texts:
-            raise RuntimeError("a bug")
+            raise self.error
         return [Translation(text=text.upper()) for text in texts]
 
     @contextmanager
@@ -159,10 +160,66 @@ def test_a_bug_reaches_those_who_wait_and_nobody_else(engine: Engine, one: Batch
 
 
 def test_functions_are_called_in_the_thread_of_the_model(one: Batcher) -> None:
-    assert one.call(lambda: threading.current_thread().name).result(10) == "batcher"
+    assert one.call(lambda n: (n, threading.current_thread().name), [1, 2], 10).result(10) == [
+        (1, "batcher"),
+        (2, "batcher"),
+    ]
     with pytest.raises(ZeroDivisionError):
-        one.call(lambda: 1 // 0).result(10)
-    assert one.waiting == 0
+        one.call(lambda n: 1 // n, [1, 0], 10).result(10)
+    assert one.call(str, [], 10).result(10) == []
+    wait_until_nothing_waits(one)
+
+
+def wait_until_nothing_waits(one: Batcher) -> None:
+    """A future is done a moment before the count goes down."""
+    deadline = time.monotonic() + 10
+    while one.waiting:
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+
+
+def test_calls_of_an_admitted_request_are_not_refused_by_a_full_queue(engine: Engine) -> None:
+    small = Batcher(engine, most_waiting=200)
+    with engine.held_up(small):
+        waiting = [small.submit([f"t{n}"], BEST, 10) for n in range(3)]
+        with pytest.raises(Full):
+            small.submit(["one too many"], BEST, 10)
+        calls = small.call(str, range(1000), 10)
+    assert calls.result(10) == [str(n) for n in range(1000)]
+    assert [texts(future) for future in waiting] == [["T0"], ["T1"], ["T2"]]
+    assert small.close(10)
+
+
+def test_many_calls_do_not_hold_up_a_translation(one: Batcher) -> None:
+    calls = one.call(lambda _: time.sleep(0.01), range(500), 20)
+    assert texts(one.submit(["short"], BEST, 10)) == ["SHORT"]
+    assert not calls.done()
+    calls.cancel()
+    wait_until_nothing_waits(one)
+
+
+def test_calls_end_when_nobody_waits_for_them_or_their_time_is_over(one: Batcher) -> None:
+    called: list[int] = []
+
+    def slow(n: int) -> None:
+        called.append(n)
+        time.sleep(0.05)
+
+    late = one.call(slow, range(100), 0.2)
+    with pytest.raises(TimeoutError):
+        late.result(10)
+    cancelled = one.call(slow, range(100), 10)
+    assert cancelled.cancel()
+    wait_until_nothing_waits(one)
+    assert len(called) < 50
+
+
+def test_a_panic_of_a_library_reaches_the_client_and_the_thread_lives_on(engine: Engine, one: Batcher) -> None:
+    """Rust libraries raise what is no Exception."""
+    engine.error = type("PanicException", (BaseException,), {})("with the text of a user")
+    with pytest.raises(RuntimeError, match=r"^PanicException$"):
+        one.submit(["bug"], BEST, 10).result(10)
+    assert texts(one.submit(["next"], BEST, 10)) == ["NEXT"]
 
 
 def test_closing_finishes_what_is_there_and_takes_no_more(engine: Engine) -> None:

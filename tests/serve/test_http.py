@@ -1,16 +1,22 @@
 """LibreTranslate's interface: fields, answers, errors and codes; and our own routes beside it."""
 
 import json
+import logging
+from copy import copy
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import HealthCheck, example, given, settings
+from hypothesis import strategies as st
 from starlette.testclient import TestClient
 
 from multihead.config import ConfigError
+from multihead.serve import guards
 from multihead.serve.app import Server, make_app
-from multihead.serve.guards import Access
-from multihead.serve.service import Service
+from multihead.serve.guards import Access, TooOften
+from multihead.serve.service import Limits, Service
 from multihead.translate import Translator
 from tests.serve.conftest import client_of
 
@@ -92,6 +98,8 @@ def test_html_keeps_its_tags(client: TestClient, good_morning: str) -> None:
             "English (en) is not available as a target language from German (de)",
         ),
         ({"q": "x" * 5001, **PAIR}, 400, "Invalid request: request (5001) exceeds text limit (5000)"),
+        ({"q": ["x", "x" * 5001], **PAIR}, 400, "Invalid request: request (5001) exceeds text limit (5000)"),
+        ({"q": ["x" * 5000] * 11, **PAIR}, 400, "Invalid request: request (55000) exceeds text limit (50000)"),
         ({"q": ["x"] * 51, **PAIR}, 400, "Invalid request: request (51) exceeds text limit (50)"),
         ({"q": ["x", 1], **PAIR}, 400, "Invalid request: q must be a text or a list of texts"),
         ({"q": {"a": 1}, **PAIR}, 400, "Invalid request: q must be a text or a list of texts"),
@@ -144,16 +152,17 @@ def test_a_line_of_many_characters_is_served(client: TestClient) -> None:
 
 
 def test_a_large_body_is_refused_before_it_is_read(client: TestClient) -> None:
-    """The bound is what the longest text could need, in the longest way to write it."""
-    assert client.post("/translate", content=b"x" * 70_001).status_code == 413
+    """The bound is what the longest texts could need, in the longest way to write them."""
+    assert client.post("/translate", content=b"x" * 610_001).status_code == 413
     announced = client.post("/translate", content=b"{}", headers={"content-length": str(50_000_000)})
     assert (announced.status_code, announced.headers["connection"]) == (413, "close")
-    longest = json.dumps({"q": " \U0001f600" * 2500, **PAIR})
-    assert client.post("/translate", content=longest, headers={"content-type": "application/json"}).status_code == 200
+    longest = json.dumps({"q": [" \U0001f600" * 2500] + ["\U0001f600" * 5000] * 9, **PAIR, "target": "zz"})
+    answer = client.post("/translate", content=longest, headers={"content-type": "application/json"})
+    assert (answer.status_code, answer.json()["error"]) == (400, "zz is not supported")
 
 
 def test_a_large_body_that_is_not_announced_is_refused_when_it_has_grown(client: TestClient) -> None:
-    assert client.post("/translate", content=(b"x" * 1000 for _ in range(100))).status_code == 413
+    assert client.post("/translate", content=(b"x" * 1000 for _ in range(700))).status_code == 413
 
 
 def test_pages_of_others_may_ask(client: TestClient) -> None:
@@ -175,7 +184,76 @@ def test_detect_ranks_what_it_may_be(client: TestClient) -> None:
 
 def test_languages_are_listed_even_if_the_request_has_a_body(client: TestClient) -> None:
     answer = client.request("GET", "/languages", data={"api_key": "x"})
-    assert answer.json() == [{"code": "en", "name": "English", "targets": ["de"]}]
+    assert answer.json() == [
+        {"code": "en", "name": "English", "targets": ["de"]},
+        {"code": "de", "name": "German", "targets": []},
+    ]
+
+
+def test_weblate_finds_both_languages_and_sends_a_batch(client: TestClient) -> None:
+    """Its machinery takes the codes of the list, wants both languages in them, and sends up to 20 strings at once."""
+    supported = {one["code"] for one in client.get("/languages").json()}
+    assert {"en", "de"} <= supported
+    strings = [("Where is the station? " * 20)[:400] for _ in range(20)]
+    answer = client.post("/translate", json={"q": strings, **PAIR})
+    assert answer.status_code == 200
+    assert len(answer.json()["translatedText"]) == 20
+
+
+def test_the_largest_request_is_served_by_an_idle_server(en_de: Translator, good_morning: str) -> None:
+    """Although its many short sentences count as more than may wait."""
+    client = client_of(en_de, limits=Limits(seconds=300))
+    text = "Good morning. " * 357  # 4,998 characters
+    answer = client.post("/translate", json={"q": [text] * 10, **PAIR})
+    assert answer.status_code == 200
+    assert answer.json()["translatedText"] == [f"{good_morning} " * 357] * 10
+
+
+# Languages that cannot be told apart
+
+
+def speaking(translator: Translator, source: str, target: str) -> Translator:
+    """The same model, said to be for other languages."""
+    other = copy(translator)
+    data = replace(translator.config.data, source_lang=source, target_lang=target)
+    other.config = replace(translator.config, data=data)
+    return other
+
+
+def test_a_language_that_the_detector_does_not_know_is_never_certain(en_de: Translator) -> None:
+    both = client_of(speaking(en_de, "en", "fon"), speaking(en_de, "fon", "en"))
+    for text in ("Where is the station?", "A yì Kútɔ̀nù à?"):
+        assert both.post("/detect", json={"q": text}).json() == [{"confidence": 0.0, "language": "en"}]
+        answer = both.post("/translate", json={"q": text, "source": "auto", "target": "fon"})
+        assert (answer.status_code, answer.json()["error"]) == (
+            400,
+            "the language of the text cannot be detected, because the detector does not know fon; "
+            "set source to one of en, fon",
+        )
+    assert both.post("/attention", json={"q": "x", "source": "auto", "target": "fon"}).status_code == 400
+    assert both.post("/translate", json={"q": "Hello.", "source": "en", "target": "fon"}).status_code == 200
+
+
+def test_a_text_without_letters_is_translated_from_any_language(en_de: Translator) -> None:
+    both = client_of(speaking(en_de, "en", "fon"), speaking(en_de, "fon", "en"))
+    for target, source in (("fon", "en"), ("en", "fon")):
+        answer = both.post("/translate", json={"q": "12345", "source": "auto", "target": target})
+        assert answer.json()["detectedLanguage"] == {"confidence": 0.0, "language": source}
+
+
+def test_the_only_source_language_is_taken_where_none_can_be_detected(en_de: Translator) -> None:
+    one_way = client_of(speaking(en_de, "en", "fon"))
+    answer = one_way.post("/translate", json={"q": "Where is the station?", "source": "auto", "target": "fon"})
+    assert answer.json()["detectedLanguage"] == {"confidence": 0.0, "language": "en"}
+
+
+def test_a_regional_code_is_detected_as_its_language(en_de: Translator) -> None:
+    brazil = client_of(speaking(en_de, "en", "pt-BR"), speaking(en_de, "pt-BR", "en"))
+    found = brazil.post("/detect", json={"q": "Onde fica a estação de trem?"}).json()
+    assert found[0]["language"] == "pt-br"
+    assert found[0]["confidence"] > 90
+    both = client_of(speaking(en_de, "en", "zh-Hans"), speaking(en_de, "en", "zh-Hant"))
+    assert both.post("/detect", json={"q": "火车站在哪里"}).json()[0]["confidence"] == 0
 
 
 def test_the_settings_of_the_page(client: TestClient) -> None:
@@ -203,6 +281,34 @@ def test_who_asks_too_often_is_told_when_to_come_again(en_de: Translator) -> Non
     assert [answer.status_code for answer in codes] == [200, 200, 429]
     assert codes[2].json()["error"].startswith("Slowdown: ")
     assert 1 <= int(codes[2].headers["retry-after"]) <= 60
+
+
+def test_wrong_keys_are_limited_even_without_a_rate(en_de: Translator) -> None:
+    guarded = client_of(en_de, access=Access(frozenset({"secret"})))
+
+    def status(**key: str) -> int:
+        return guarded.post("/detect", json={"q": "hello", **key}).status_code
+
+    assert [status() for _ in range(20)] == [403] * 20  # without a key nothing is guessed
+    assert [status(api_key=f"guess {n}") for n in range(12)] == [403] * 10 + [429] * 2
+    limited = guarded.post("/detect", json={"q": "hello", "api_key": "secret"})  # or the next guess could be right
+    assert limited.status_code == 429
+    assert 1 <= int(limited.headers["retry-after"]) <= 60
+
+
+def test_clients_are_counted_by_network_and_not_without_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(guards, "MOST_CLIENTS", 50)
+    access = Access(rate="3/hour")
+    for n in range(3):
+        access.check(None, f"2001:db8::{n}")
+    with pytest.raises(TooOften):
+        access.check(None, "2001:db8::ffff")
+    for n in range(4):  # as IPv4 addresses appear on an IPv6 socket: each is a client of its own
+        access.check(None, f"::ffff:10.1.0.{n}")
+    for address in [*(f"10.0.0.{n}" for n in range(200)), "a:b:c", "x" * 10_000, ""]:
+        access.check(None, address)
+    assert len(access._storage.events) <= 51
+    assert max(map(len, access._storage.events)) < 200
 
 
 def test_keys_are_read_from_a_file(tmp_path: Path) -> None:
@@ -285,6 +391,39 @@ def test_the_log_has_no_text_and_no_address(client: TestClient, caplog: pytest.L
         translate(client, "A secret sentence.")
     (line,) = [json.loads(record.message) for record in caplog.records if record.name == "multihead.serve"]
     assert set(line) == {"time", "method", "route", "status", "seconds"}
+
+
+@pytest.mark.parametrize("kind", ["text", "html"])
+def test_no_text_makes_the_server_fail(client: TestClient, kind: str, caplog: pytest.LogCaptureFixture) -> None:
+    @settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+    @given(text=st.text("<>![]-&;/\"'= ab", min_size=1, max_size=25))
+    @example(text="<![ MySecretName 555-1234")
+    @example(text="<![foo[ bar")
+    @example(text="<![%")
+    @example(text="&#" + "9" * 4400 + ";")
+    def ask(text: str) -> None:
+        answer = client.post("/translate", json={"q": text, **PAIR, "format": kind})
+        assert answer.status_code == 200, answer.text
+
+    ask()
+    assert not any(record.levelno >= logging.WARNING for record in caplog.records)
+
+
+def test_an_unexpected_error_tells_the_log_its_type_and_place_and_no_text(
+    en_de: Translator, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def fail(*_: object) -> None:
+        raise LookupError("My secret sentence.")
+
+    broken = copy(en_de)
+    monkeypatch.setattr(broken, "stream", fail)
+    answer = client_of(broken).post("/translate", json={"q": "My secret sentence.", **PAIR}, headers={"origin": "x"})
+    assert (answer.status_code, answer.json()) == (500, {"error": "the server failed to answer this request"})
+    assert answer.headers["access-control-allow-origin"] == "*"
+    (line,) = [json.loads(record.message) for record in caplog.records if record.levelno == logging.ERROR]
+    assert (line["error"], line["at"][-1].partition(":")[0]) == ("LookupError", "test_http.py")
+    assert "secret" not in caplog.text
+    assert not any(record.exc_info for record in caplog.records)
 
 
 def test_what_is_not_there_is_an_error_in_json(client: TestClient) -> None:

@@ -1,5 +1,7 @@
 """HTML in, HTML out: every tag kept, none broken, those inside of a sentence around the right words."""
 
+import html
+import time
 from html.parser import HTMLParser
 
 import pytest
@@ -35,6 +37,12 @@ def word_by_word(sentence: Sentence) -> str:
         "<a href='x'><b></b></a><i></i>",
         "",
         "<!DOCTYPE html><p>Hi</p>",
+        "<![CDATA[x]]>Text<?php 1 ?><!-->Text",
+        "<p>Hi</p><script>never closed",
+        "Hi <!-- never closed <b>",
+        "<textarea>a &lt; b <b></textarea >Text",
+        "<span class=notranslate>One <span>two</span> three</span> four",
+        "<a title='1 > 0' href=\"x\">One</a> two",
     ],
 )
 def test_what_is_not_translated_comes_back_to_the_letter(markup: str) -> None:
@@ -130,3 +138,56 @@ def test_whatever_comes_in_inline_elements_come_out_balanced(parts: list[str], s
     assert not balance.open and not balance.is_crossed, out
     letters = "".join(sentence.text for sentence in fragment.sentences).split()
     assert sorted("".join(balance.text.split())) == sorted("".join(letters))
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "<![ MySecretName 555-1234",
+        "<![foo[ bar",
+        "<![%",
+        "1 < 2 and 3 <4",
+        "a <b and c",
+        "a <b c='d",
+        "</",
+        "<?x",
+        "&#" + "9" * 4400 + ";",
+    ],
+)
+def test_markup_that_never_ends_is_text(text: str) -> None:
+    fragment = read(text)
+    assert "".join(sentence.text for sentence in fragment.sentences) == text
+    assert fragment.join([word_by_word(one) for one in fragment.sentences]) == html.escape(text, quote=False)
+
+
+ODD = st.text("<>![]-&;/\"'= ab", max_size=60)
+
+
+@given(markup=ODD)
+def test_no_markup_is_too_odd_to_be_read(markup: str) -> None:
+    fragment = read(markup)
+    written = fragment.join([word_by_word(one) for one in fragment.sentences])
+    assert read(written).join([word_by_word(one) for one in read(written).sentences]) == written
+
+
+@pytest.mark.parametrize(
+    "piece",
+    [
+        *("<", "&", "<![", "<b>", "<b>x", "<b>x ", "<!--", "<a ", "<a/", "<a =", "<a b=", "<a b='", "<a b='>' ", "</"),
+        *("</b ", "<?", "<!", "<script>", "<script></", "<pre>", "</b>", "<b></i>", "<p>x", "<br>", "<b></b>"),
+        *("<![CDATA[", "<!DOCTYPE ", "<title>&", "<b> </b>", "<b>x</b> ", "<img>x", "<a translate "),
+    ],
+)
+def test_a_long_text_of_odd_markup_is_read_and_written_at_once(piece: str) -> None:
+    """Each takes a fraction of a second in linear time; the quadratic ones took minutes."""
+    began = time.monotonic()
+    fragment = read(piece * (100_000 // len(piece)))
+    fragment.join([place(sentence, sentence.text, None) for sentence in fragment.sentences])
+    assert time.monotonic() - began < 10
+
+
+def test_deep_nesting_does_not_multiply_a_text() -> None:
+    """An element around several sentences is repeated in each of them."""
+    fragment = read("<b>" * 800 + "A. " * 800)
+    written = fragment.join([place(sentence, sentence.text, None) for sentence in fragment.sentences])
+    assert len(written) < 50 * 5000

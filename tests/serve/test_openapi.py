@@ -54,4 +54,5 @@ def test_every_route_is_described(client: TestClient) -> None:
 
 def test_the_description_has_the_limits_of_this_server(client: TestClient) -> None:
     fields = client.get("/openapi.json").json()["paths"]["/translate"]["post"]["requestBody"]["content"]
-    assert json.dumps(fields).count('"maxLength": 5000') == 1
+    assert json.dumps(fields).count('"maxLength": 5000') == 2  # a text alone, and one of a list
+    assert "Up to 50000 characters together" in json.dumps(fields)

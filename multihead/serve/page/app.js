@@ -210,8 +210,9 @@ async function copy(text, button) {
 
 function fillLanguages() {
   const names = Object.fromEntries(state.languages.map(({ code, name }) => [code, name]));
-  const from = [make("option", { value: "auto", text: "Detect" }), ...state.languages.map(({ code, name }) => make("option", { value: code, text: name }))];
-  byId("from").replaceChildren(...(state.languages.length > 1 ? from : from.slice(1)));
+  const sources = state.languages.filter(({ targets }) => targets.length); // the others are only targets
+  const from = [make("option", { value: "auto", text: "Detect" }), ...sources.map(({ code, name }) => make("option", { value: code, text: name }))];
+  byId("from").replaceChildren(...(sources.length > 1 ? from : from.slice(1)));
   const targets = [...new Set(state.languages.flatMap((language) => language.targets))];
   byId("to").replaceChildren(...targets.map((code) => make("option", { value: code, text: names[code] ?? displayName(code) })));
   byId("from").value = state.settings.language.source.code;

@@ -1,0 +1,131 @@
+"""A request as a whole: one deadline, one admission, and nothing in the event loop that grows with the text."""
+
+import asyncio
+import threading
+import time
+from collections.abc import Callable, Iterable, Iterator
+from copy import copy
+from typing import Any
+
+import pytest
+
+from multihead.config import SearchConfig
+from multihead.serve import markup, service
+from multihead.serve.batcher import Full
+from multihead.serve.languages import Detector
+from multihead.serve.service import Limits, Service
+from multihead.translate import Translation, Translator
+from tests.serve.conftest import client_of, in_a_loop
+
+PAIR = {"source": "en", "target": "de"}
+
+
+def wait_until_nothing_waits(serving: Service) -> None:
+    deadline = time.monotonic() + 20
+    while any(direction.batcher.waiting for direction in serving.directions.values()):
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+
+
+def test_the_time_for_an_answer_is_that_of_the_whole_request(
+    en_de: Translator, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Twenty alignments of 0.2 seconds each, of which every single one would be in time."""
+    called: list[str] = []
+
+    def slow(text: str, translation: str) -> Any:
+        called.append(text)
+        time.sleep(0.2)
+        return en_de.attention(text, translation)
+
+    patient = copy(en_de)
+    monkeypatch.setattr(patient, "attention", slow)
+    client = client_of(patient, limits=Limits(seconds=1))
+    text = " ".join(f"<b>Room {n}</b> is free." for n in range(100, 120))
+    began = time.monotonic()
+    answer = client.post("/translate", json={"q": text, **PAIR, "format": "html"})
+    assert answer.json() == {"error": "the translation took too long"}
+    assert answer.status_code == 503
+    assert time.monotonic() - began < 3
+    n_called = len(called)
+    time.sleep(0.5)
+    assert len(called) <= n_called + 1  # what was under way, and nothing after it
+
+
+def test_a_request_that_is_refused_is_not_begun(en_de: Translator, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The queue has room for some of its texts, but not for all of them."""
+    go, translated = threading.Event(), list[str]()
+
+    def stream(lines: Iterable[str], config: SearchConfig) -> Iterator[Translation]:
+        for line in lines:
+            translated.append(line)
+            assert go.wait(20)
+            yield Translation(text=line)
+
+    held = copy(en_de)
+    monkeypatch.setattr(held, "stream", stream)
+    serving = Service([held], Limits(waiting=2000))
+
+    async def ask() -> None:
+        first = asyncio.create_task(serving.translate(["First."], "en", "de"))
+        while not translated:
+            await asyncio.sleep(0.01)
+        with pytest.raises(Full):
+            await serving.translate([f"Text {n}." for n in range(50)], "en", "de")
+        go.set()
+        assert (await first)[0][0].text == "First."
+
+    in_a_loop(ask)
+    wait_until_nothing_waits(serving)
+    assert translated == ["First."]
+    assert serving.close(10)
+
+
+def test_the_same_sentence_is_aligned_once(en_de: Translator, monkeypatch: pytest.MonkeyPatch) -> None:
+    aligned: list[tuple[str, str]] = []
+
+    def attention(*pair: str) -> Any:
+        aligned.append((pair[0], pair[1]))
+        return en_de.attention(*pair)
+
+    counted = copy(en_de)
+    monkeypatch.setattr(counted, "attention", attention)
+    markup_text = "Where is the <b>station</b>? " * 30
+    fields = {"q": [markup_text] * 2, **PAIR, "format": "html", "alternatives": 2}
+    answer = client_of(counted).post("/translate", json=fields).json()
+    assert answer["translatedText"] == ["Wo ist der <b>Bahnhof?</b> " * 30] * 2
+    assert len(aligned) == len(set(aligned)) == 3
+
+
+def test_nothing_that_grows_with_the_text_runs_in_the_event_loop(
+    en_de: Translator, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    threads: dict[str, int] = {}
+
+    def watch(owner: Any, name: str) -> None:
+        function: Callable[..., Any] = getattr(owner, name)
+
+        def watched(*arguments: Any, **more: Any) -> Any:
+            threads[name] = threading.get_ident()
+            return function(*arguments, **more)
+
+        monkeypatch.setattr(owner, name, watched)
+
+    for owner, name in (
+        *((service, name) for name in ("cut", "join", "page_data")),
+        *((markup, name) for name in ("read", "place")),
+        (Detector, "rank"),
+    ):
+        watch(owner, name)
+    serving = Service([en_de], Limits())
+
+    async def ask() -> int:
+        await serving.translate(["Where is the station?"], "auto", "de")
+        await serving.translate(["Where is the <b>station</b>?"], "en", "de", is_html=True)
+        await serving.attention("Where is the station?", 0, "en", "de", SearchConfig())
+        return threading.get_ident()
+
+    loop_thread = in_a_loop(ask)
+    assert set(threads) == {"cut", "join", "page_data", "read", "place", "rank"}
+    assert loop_thread not in threads.values()
+    assert serving.close(10)
