@@ -33,7 +33,7 @@ NEAR = 60  # characters around a boundary that decide about it
 LINE_BREAKS = re.compile("[\n\r\v\f\x1c-\x1e\x85\u2028\u2029]+")
 _SENTENCE_MARK = re.compile(rf"[.!?…{_TERMINALS}](?=[{_CLOSERS}\s]*$)")
 # Sentences that end in one of these are written without a space between them.
-_FULL_WIDTH_END = re.compile(f"[。！？｡．…][{_CLOSERS}]*$")  # noqa: RUF001  # full-width marks are meant
+_FULL_WIDTH_END = re.compile(f"[。！？｡．][{_CLOSERS}]*(?:</[^<>]*>)*$")  # noqa: RUF001  # full-width marks are meant
 
 # What sentencex does not know, in lower case. A word that also ends sentences ("no", "max") does not belong here.
 _ABBREVIATIONS = frozenset("mr mrs ms mx dr vol approx est mme mlle frl hrn bspw inkl evtl abs bd".split())
@@ -75,14 +75,15 @@ def join(sentences: Iterable[str], gaps: Iterable[str]) -> str:
 def join_translations(translations: list[str], gaps: list[str]) -> str:
     """Return the translations of sentences as one text, with the gaps that their language puts between sentences.
 
-    Chinese and Japanese put no space after a full-width mark, and other languages need one. Line breaks stay.
+    Chinese and Japanese put no space after a full-width mark, and other languages need one. Line breaks stay, and so
+    does a gap with markup in it.
     """
     inner = [_fitting_gap(before, gap) for before, gap in zip(translations[:-1], gaps[1:-1], strict=True)]
     return join(translations, [*gaps[:1], *inner, *gaps[1:][-1:]])
 
 
 def _fitting_gap(before: str, gap: str) -> str:
-    if LINE_BREAKS.search(gap):
+    if gap.strip() or LINE_BREAKS.search(gap):
         return gap
     if _FULL_WIDTH_END.search(before):
         return ""
@@ -114,8 +115,9 @@ def _parts_of_line(line: str, language: str) -> Iterator[str]:
 
 
 def _boundaries(line: str, language: str) -> list[int]:
-    # sentencex never ends a sentence inside quotation marks or brackets, so it does not get to see them.
-    bare = _QUOTES.sub(" ", line)
+    # sentencex never ends a sentence inside quotation marks or brackets, and fails on halves of surrogate pairs, so it
+    # does not get to see them.
+    bare = _UNSEEN.sub(" ", line)
     found = {match.end() for match in _FURTHER_END.finditer(line)}
     end = 0
     for part in segment(language.partition("-")[0].lower(), bare):

@@ -10,7 +10,7 @@ from urllib.parse import parse_qsl
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 
-from multihead.config import SearchConfig, UserError, search_config
+from multihead.config import ALPHA, BEAM, SearchConfig, UserError, search_config
 from multihead.serve.service import Limits, Refused
 
 FORMATS = ("text", "html")
@@ -95,9 +95,10 @@ class AttentionFields:
         if is_list:
             raise Refused("Invalid request: q must be a text")
         n_best = 1 + _whole(fields, "alternatives", 0, limits.alternatives)
-        beam = max(n_best, _whole(fields, "beam", 4, limits.beam, least=1))
+        beam = max(n_best, _whole(fields, "beam", BEAM, limits.beam, least=1))
         try:
-            search = search_config(n_best=n_best, beam=beam, alpha=_number(fields, "alpha", 0.6, 5.0))
+            alpha = None if fields.get("alpha") in (None, "") else _number(fields, "alpha", ALPHA, 5.0)
+            search = search_config(n_best=n_best, beam=beam, alpha=alpha)  # None: the model's own
         except UserError as error:
             raise Refused(f"Invalid request: {error}") from None
         return cls(

@@ -14,7 +14,10 @@ from dataclasses import dataclass, field, replace
 
 from torch import Tensor
 
-from multihead.sentences import cut
+from multihead import sentences
+from multihead.sentences import join_translations
+
+Cut = Callable[[str], tuple[list[str], list[str]]]  # a text into sentences and gaps
 
 _INLINE = frozenset(
     "a abbr b bdi bdo big cite data del dfn em font i img ins kbd label mark q s samp small span strike strong sub sup "
@@ -68,14 +71,13 @@ class Fragment:
     between: list[str] = field(default_factory=lambda: [""])
 
     def join(self, translated: list[str]) -> str:
-        """The fragment with this markup in the place of its sentences."""
-        rest = (sentence + after for sentence, after in zip(translated, self.between[1:], strict=True))
-        return self.between[0] + "".join(rest)
+        """The fragment with these translations in the place of its sentences."""
+        return join_translations(translated, self.between)
 
 
-def read(markup: str) -> Fragment:
-    """Split a fragment; plain text is a fragment too."""
-    reader = _Reader()
+def read(markup: str, cut: Cut = sentences.cut) -> Fragment:
+    """Split a fragment, its text by `cut`; plain text is a fragment too."""
+    reader = _Reader(cut)
     reader.read(markup)
     reader.end_block()
     return reader.fragment
@@ -163,8 +165,9 @@ class _Tag:
 class _Reader:
     """Collects text and inline tags until markup comes that ends a sentence."""
 
-    def __init__(self) -> None:
+    def __init__(self, cut: Cut) -> None:
         self.fragment = Fragment()
+        self._cut = cut
         self._text: list[str] = []
         self._n_characters = 0  # of the text
         self._tags: list[_Tag] = []
@@ -239,9 +242,9 @@ class _Reader:
         self._text, self._n_characters, self._tags = [], 0, []
         elements = _elements(tags, len(text))
         near = _window(elements)
-        sentences, gaps = cut(text)
+        found, gaps = self._cut(text)
         at = 0
-        for gap, sentence in zip(gaps, [*sentences, ""], strict=True):
+        for gap, sentence in zip(gaps, [*found, ""], strict=True):
             self._add_gap(gap, at, text, near(at, at + len(gap)))
             at += len(gap)
             if sentence:

@@ -100,7 +100,7 @@ def _attention(limits: Limits, languages: Schema) -> Schema:
         "sentence": {"type": "integer", "minimum": 0, "maximum": limits.characters, "default": 0},
         "alternatives": {"type": "integer", "minimum": 0, "maximum": limits.alternatives, "default": 0},
         "beam": {"type": "integer", "minimum": 1, "maximum": limits.beam, "default": 4},
-        "alpha": {"type": "number", "minimum": 0, "maximum": 5, "default": 0.6},
+        "alpha": {"type": "number", "minimum": 0, "maximum": 5, "description": "By default the model's own."},
         "api_key": _TEXT,
     }
     answer = {

@@ -6,7 +6,7 @@ admitted once: when it is over (time, an error, or a client that left), all that
 
 import asyncio
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from itertools import islice
 from typing import Any, TypeVar
@@ -14,9 +14,9 @@ from typing import Any, TypeVar
 from torch import Tensor
 
 from multihead.attention import alignment_matrix
-from multihead.config import SearchConfig, UserError
+from multihead.config import BEAM, SearchConfig, UserError
 from multihead.figures import page_data
-from multihead.sentences import cut, join
+from multihead.sentences import join_translations
 from multihead.serve import markup
 from multihead.serve.batcher import Batcher
 from multihead.serve.languages import Detection, Detector, has_letters, name_of
@@ -80,7 +80,7 @@ class Direction:
         self.batcher = Batcher(self._search, limits.waiting, limits.batch)
 
     def _search(self, texts: list[str], config: SearchConfig) -> list[Translation]:
-        return list(self.translator.stream(texts, config))
+        return list(self.translator.stream(texts, replace(config, split=False)))  # texts are sentences already
 
     async def search(self, pieces: Sequence[str], config: SearchConfig, deadline: asyncio.Timeout) -> list[Translation]:
         """The translation of each piece, in batches with those of other requests."""
@@ -159,7 +159,7 @@ class Service:
         self, texts: Sequence[str], source: str, target: str, n_alternatives: int = 0, is_html: bool = False
     ) -> tuple[list[Answer], Detection | None]:
         """Translate texts sentence by sentence, with their white space or their tags; and the language if detected."""
-        config = SearchConfig(n_best=1 + n_alternatives, beam=max(4, 1 + n_alternatives))
+        config = SearchConfig(n_best=1 + n_alternatives, beam=max(BEAM, 1 + n_alternatives))
         translate = self._translate_html if is_html else self._translate_text
         async with asyncio.timeout(self.limits.seconds) as deadline:
             detected = await self.source_of("\n".join(texts), target) if source == AUTO else None
@@ -169,16 +169,16 @@ class Service:
     async def _translate_text(
         self, texts: Sequence[str], direction: Direction, config: SearchConfig, deadline: asyncio.Timeout
     ) -> list[Answer]:
-        parts = await asyncio.to_thread(_each, cut, texts)
+        parts = await asyncio.to_thread(_each, direction.translator.sentences, texts)
         found = await direction.search([one for sentences, _ in parts for one in sentences], config, deadline)
         said = await asyncio.to_thread(_ranked, found, config.n_best)
-        joins = [(len(sentences), partial(join, gaps=gaps)) for sentences, gaps in parts]
+        joins = [(len(sentences), partial(join_translations, gaps=gaps)) for sentences, gaps in parts]
         return await asyncio.to_thread(_answers, said, joins)
 
     async def _translate_html(
         self, texts: Sequence[str], direction: Direction, config: SearchConfig, deadline: asyncio.Timeout
     ) -> list[Answer]:
-        fragments = await asyncio.to_thread(_each, markup.read, texts)
+        fragments = await asyncio.to_thread(_each, partial(markup.read, cut=direction.translator.sentences), texts)
         sentences = [sentence for fragment in fragments for sentence in fragment.sentences]
         found = await direction.search([sentence.text for sentence in sentences], config, deadline)
         said = await asyncio.to_thread(_ranked, found, config.n_best)
@@ -199,7 +199,7 @@ class Service:
     async def _attention(
         self, text: str, at: int, direction: Direction, config: SearchConfig, deadline: asyncio.Timeout
     ) -> dict[str, Any]:
-        sentences, _ = await asyncio.to_thread(cut, text)
+        sentences, _ = await asyncio.to_thread(direction.translator.sentences, text)
         if not 0 <= at < len(sentences):
             raise Refused(f"there is no sentence {at} in a text of {len(sentences)}")
         sentence = sentences[at]

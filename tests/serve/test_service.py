@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from multihead.config import SearchConfig
+from multihead.config import ModelSearch, SearchConfig
 from multihead.serve import markup, service
 from multihead.serve.batcher import Full
 from multihead.serve.languages import Detector
@@ -129,3 +129,29 @@ def test_nothing_that_grows_with_the_text_runs_in_the_event_loop(
     assert set(threads) == {"cut", "join", "page_data", "read", "place", "rank"}
     assert loop_thread not in threads.values()
     assert serving.close(10)
+
+
+PARAGRAPH = (
+    'I have a dog. "He is very old." We go to the park every day!\n\nDo you want to come with us? It would be nice.'
+)
+
+
+def test_the_server_and_the_command_line_translate_a_paragraph_alike(en_de: Translator) -> None:
+    answer = client_of(en_de).post("/translate", json={"q": PARAGRAPH, **PAIR, "alternatives": 2}).json()
+    expected = en_de.translate(PARAGRAPH, n_best=3)
+    assert answer["translatedText"] == expected.text
+    assert answer["alternatives"] == [other.text for other in expected.alternatives]
+    html = PARAGRAPH.replace('"', "&quot;")
+    answer = client_of(en_de).post("/translate", json={"q": html, **PAIR, "format": "html"}).json()
+    assert answer["translatedText"] == expected.text
+
+
+def test_the_length_penalty_is_the_models_own_unless_it_is_asked_for(en_de: Translator) -> None:
+    generous = copy(en_de)
+    generous.search = ModelSearch(alpha=5.0)
+    client, fields = client_of(generous), {"q": "Tom has a dog.", **PAIR}
+    assert client.post("/attention", json=fields).json()["score"] == pytest.approx(
+        en_de.translate("Tom has a dog.", alpha=5.0).score
+    )
+    asked = client.post("/attention", json={**fields, "alpha": 0.6}).json()
+    assert asked["score"] == pytest.approx(en_de.translate("Tom has a dog.", alpha=0.6).score)

@@ -41,6 +41,7 @@ from multihead.sentences import cut, join, join_translations, pieces_of, uncut
         ("1. First. 2. Second.", ["1. First.", "2. Second."]),
         ("The end. ***", ["The end. ***"]),
         ("Wait... What?!  No.", ["Wait...", "What?!", "No."]),
+        ("Half \ud800 a pair. Good.", ["Half \ud800 a pair.", "Good."]),
     ],
 )
 def test_sentences_end_where_people_end_them(text: str, sentences: list[str]) -> None:

@@ -48,7 +48,8 @@ async function translate() {
   byId("said").classList.add("old");
   try {
     const fields = { q, source: byId("from").value, target: byId("to").value };
-    const search = { beam: Number(byId("beam").value), alpha: Number(byId("alpha").value), alternatives: ALTERNATIVES };
+    const search = { beam: Number(byId("beam").value), alternatives: ALTERNATIVES };
+    if (state.alpha !== undefined) search.alpha = state.alpha; // else the model's own
     const began = performance.now();
     const inside = ask("attention", { ...fields, ...search, sentence: state.sentence }, state.abort.signal);
     const found = await inside.catch((error) => ({ error }));
@@ -268,6 +269,7 @@ function listen() {
   for (const id of ["beam", "alpha"]) {
     byId(id).addEventListener("input", () => { byId(`${id}-value`).textContent = byId(id).value; soon(); });
   }
+  byId("alpha").addEventListener("input", () => { state.alpha = Number(byId("alpha").value); });
   byId("key").addEventListener("change", translate);
   byId("swap").addEventListener("click", swap);
   byId("theme").addEventListener("click", toggleTheme);

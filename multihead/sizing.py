@@ -1,0 +1,145 @@
+"""Which model fits a text and the time there is for it: presets are timed on the text itself, and the largest that sees
+enough of it is taken.
+
+A model needs about two target tokens for each of its parameters, and several times as many steps as its warm-up has, or
+it ends before it has learned anything. And a text can only fill a model of a certain size: a larger one memorizes it.
+"""
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+
+from multihead import presets
+from multihead.config import Overrides, RunConfig, configure
+from multihead.corpus import Shards
+from multihead.cost import counted_flops
+from multihead.model import count_parameters
+from multihead.tokenizer import SubwordTokenizer
+from multihead.trainer import Trainer
+from multihead.variants import build_model
+
+CANDIDATES = ("tiny", "small", "base")  # from the smallest to the largest
+THOROUGH = "thorough"  # instead of the smallest one, for a small text and much time
+TOKENS_A_PARAMETER = 2.0  # target tokens that a model sees at least
+WARM_UPS = 3  # a run has at least this many times the steps of its warm-up
+PARAMETERS_A_TOKEN = 8.0  # of the text; a larger model would memorize it
+MANY_PASSES = 50  # of the smallest candidate over a text; with time for more, there is time for THOROUGH
+DEFAULT_HOURS = 24  # if the user sets no limit
+MEASURED_TOKENS = 4096  # of a batch that is timed: larger ones are hardly faster, and take long
+WARM_UP_STEPS, MEASURED_STEPS = 2, 4
+FASTER = 2.5  # a larger model makes better use of the machine, by no more than this
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Speed:
+    """How fast a model trains here."""
+
+    tokens_a_second: float  # of target, padding left out
+    tokens_a_step: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Budget:
+    """What there is to train with."""
+
+    target_tokens: int  # of the text, once
+    seconds: float
+    steps: int | None = None  # if the user limits them
+
+    def tokens(self, speed: Speed) -> float:
+        """Target tokens that a model of this speed sees."""
+        by_time = self.seconds * speed.tokens_a_second
+        return by_time if self.steps is None else min(by_time, self.steps * speed.tokens_a_step)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sized:
+    """The preset that fits."""
+
+    preset: str
+    reason: str
+
+
+def fitting_preset(budget: Budget, shape_of: Callable[[str], RunConfig], speed_of: Callable[[str], Speed]) -> Sized:
+    """Return the preset that fits text and time. Presets that are clearly too large are not timed."""
+    smallest, *larger = CANDIDATES
+    speed = speed_of(smallest)
+    passes = budget.tokens(speed) / budget.target_tokens
+    chosen, slowest = smallest, speed
+    for name in larger:
+        shape = shape_of(name)
+        if parameters(shape) > PARAMETERS_A_TOKEN * budget.target_tokens:
+            break
+        if not _is_enough(budget, shape, _at_best(slowest, shape_of(chosen), shape)):
+            break
+        speed = speed_of(name)
+        if not _is_enough(budget, shape, speed):
+            break
+        chosen, slowest = name, speed
+    if chosen != smallest:
+        return Sized(preset=chosen, reason="the largest model that sees enough text in the time there is")
+    if parameters(shape_of(larger[0])) <= PARAMETERS_A_TOKEN * budget.target_tokens:
+        enough = _is_enough(budget, shape_of(smallest), slowest)
+        reason = "a larger model would not see enough text in the time there is"
+        return Sized(preset=smallest, reason=reason if enough else f"even the smallest {reason.partition(' ')[2]}")
+    if passes >= MANY_PASSES:
+        reason = f"a small text and time for {passes:.0f} epochs of a tiny model: a larger one makes more of them"
+        return Sized(preset=THOROUGH, reason=reason)
+    return Sized(preset=smallest, reason="a larger model would memorize so little text, or not finish in time")
+
+
+def _is_enough(budget: Budget, shape: RunConfig, speed: Speed) -> bool:
+    tokens = budget.tokens(speed)
+    n_steps = tokens / (speed.tokens_a_step * shape.train.accumulate)
+    return tokens >= TOKENS_A_PARAMETER * parameters(shape) and n_steps >= WARM_UPS * shape.train.warmup
+
+
+def _at_best(speed: Speed, measured: RunConfig, larger: RunConfig) -> Speed:
+    """The speed that a larger model cannot exceed, from that of a smaller one."""
+    share = counted_flops(measured.model, 1) / counted_flops(larger.model, 1)
+    tokens_a_step = speed.tokens_a_step * larger.data.batch_tokens / measured.data.batch_tokens
+    return Speed(tokens_a_second=FASTER * share * speed.tokens_a_second, tokens_a_step=tokens_a_step)
+
+
+def parameters(shape: RunConfig) -> int:
+    with torch.device("meta"):  # the shape alone, without memory for weights
+        return count_parameters(build_model(shape.model))
+
+
+# Measuring
+
+
+def measured_speed(shape: RunConfig, data: Path, n_processes: int = 1) -> Speed:
+    """Time some steps of a model on a prepared text."""
+    batch_tokens = shape.data.batch_tokens
+    timed = configure(
+        {
+            "data.batch_tokens": max(shape.data.max_length + 1, min(MEASURED_TOKENS, batch_tokens)),
+            "train.r_drop_from": 0.0,  # the longer steps of a run
+            "train.accumulate": 1,
+            "train.compile": False,
+        },
+        start=shape,
+    )
+    trainer = Trainer(timed, data, SubwordTokenizer.load(data / "tokenizer.json"))
+    for _ in range(WARM_UP_STEPS):
+        trainer.step()
+    began, seen = time.perf_counter(), trainer.state.tokens_seen
+    for _ in range(MEASURED_STEPS):
+        trainer.step()
+    n_tokens = trainer.state.tokens_seen - seen
+    return Speed(
+        tokens_a_second=n_processes * n_tokens / (time.perf_counter() - began),
+        tokens_a_step=n_tokens / MEASURED_STEPS * batch_tokens / timed.data.batch_tokens,
+    )
+
+
+def text_tokens(data: Path) -> int:
+    return Shards(data, "train").target_tokens()
+
+
+def shape_of_preset(name: str, *layers: Overrides) -> RunConfig:
+    return configure(presets.preset(name), *layers)
