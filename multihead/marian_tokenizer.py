@@ -12,12 +12,11 @@ from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, normalize
 
 from multihead.config import UserError
 from multihead.marian_folder import MarianFolder
-from multihead.tokenizer import ONLY_SAID, SPECIAL_TOKENS, SubwordTokenizer
+from multihead.tokenizer import ONLY_SAID, SENTENCEPIECE_SPACE, SPECIAL_TOKENS, SubwordTokenizer
 
 UNIGRAM = 1  # SentencePiece's number of the kind of model that OPUS-MT has
 NORMAL, USER_DEFINED, BYTE = 1, 4, 6  # its numbers of kinds of pieces
 UNKNOWN_PENALTY = 10.0  # how far an unknown character is below the unlikeliest piece, in SentencePiece
-SPACE = "▁"  # how SentencePiece writes it
 UNKNOWN = "<unk>"
 
 
@@ -102,12 +101,12 @@ def _make_tokenizer(source: Any, pieces: list[str]) -> SubwordTokenizer:
     prefix = "always" if source.normalizer_spec.add_dummy_prefix else "never"
     backend.pre_tokenizer = pre_tokenizers.Sequence(
         [
-            pre_tokenizers.Metaspace(SPACE, prefix),
+            pre_tokenizers.Metaspace(SENTENCEPIECE_SPACE, prefix),
             # A control symbol that stands in a text is cut in two, and so stays text.
             pre_tokenizers.Split(Regex(r"<(?=(?:pad|unk|/?s)>)"), "isolated"),
         ]
     )
-    backend.decoder = decoders.Sequence([decoders.Replace(ONLY_SAID, ""), decoders.Metaspace(SPACE, prefix)])
+    backend.decoder = decoders.Sequence([decoders.Replace(ONLY_SAID, ""), decoders.Metaspace(SENTENCEPIECE_SPACE, prefix)])
     backend.add_tokens([AddedToken(piece, normalized=False, special=False) for piece in named if piece in whole])
     return SubwordTokenizer(backend)
 
