@@ -36,8 +36,11 @@ class AttentionMaps:
 def attention_maps(
     model: Transformer, tokenizer: SubwordTokenizer, source_ids: list[int], target_ids: list[int]
 ) -> AttentionMaps:
-    """Record a sentence and its translation, both given without control symbols."""
-    source, target = [*source_ids, EOS_ID], [BOS_ID, *target_ids]
+    """Record a sentence and its translation, both given without control symbols.
+
+    The last piece of a translation that fills all positions is left out, as the start symbol takes one of them.
+    """
+    source, target = [*source_ids, EOS_ID], [BOS_ID, *target_ids][: model.config.max_len]
     encoder, decoder, cross = record(model, source, target)
     return AttentionMaps(
         source_tokens=tokenizer.readable(source),

@@ -138,6 +138,13 @@ def test_an_empty_source_has_maps_and_no_alignment(tokenizer: SubwordTokenizer) 
     assert word_alignment(maps) == []
 
 
+def test_a_translation_that_fills_all_positions_can_be_shown(tokenizer: SubwordTokenizer) -> None:
+    model = make(vocab_size=tokenizer.vocab_size)
+    ids = tokenizer.encode("das")[:1] * model.config.max_len
+    maps = attention_maps(model, tokenizer, tokenizer.encode("the house"), ids)
+    assert len(maps.target_tokens) == model.config.max_len
+
+
 # Pieces and words
 
 

@@ -70,7 +70,7 @@ def test_a_word_keeps_its_vowel_signs_together() -> None:
     assert len(tokenizer.encode("हिन्दी")) == 1
 
 
-@pytest.mark.parametrize("word", ["ශ්\u200dරී", "می\u200cخواهم", "അവന്\u200d", "नहीं", "don\u2019t"])
+@pytest.mark.parametrize("word", ["ශ්\u200dරී", "می\u200cخواهم", "അവന്\u200d", "नहीं", "don\u2019t"])  # noqa: RUF001
 def test_a_word_keeps_its_zero_width_joiners(word: str) -> None:
     tokenizer = SubwordTokenizer.learn([f"{word} {word}."] * 10, 400)
     assert len(tokenizer.encode(word)) == 1
