@@ -99,20 +99,21 @@ def utf16_without_mark(head: bytes) -> str:
     zeros = {"UTF-16BE": head[::2].count(0), "UTF-16LE": head[1::2].count(0)}
     encoding = max(zeros, key=zeros.__getitem__)
     if not zeros[encoding]:
-        return ""  # spaces, digits and line ends of every script contain zeros in UTF-16
-    # Half of the bytes of Cyrillic or Hindi in UTF-16 are control characters of UTF-8; of UTF-8 text hardly any are.
-    n_controls = sum(byte < ord(" ") for byte in head)
-    if _is_text(head, "UTF-8") and n_controls < len(head) / 4:
         return ""
-    return encoding if _is_text(head, encoding) else ""
+    # Half of the bytes of Cyrillic or Hindi in UTF-16 are control characters in UTF-8, of which real text has few.
+    n_controls = sum(byte < ord(" ") for byte in head)
+    if n_controls < len(head) / 4 and _decoded(head, "UTF-8") is not None:
+        return ""
+    # Zeros come from ASCII, which is half of the bytes of Latin text; text in other scripts has at least line ends.
+    text = _decoded(head, encoding)
+    return encoding if text and ("\n" in text or zeros[encoding] >= len(head) / 4) else ""
 
 
-def _is_text(head: bytes, encoding: str) -> bool:
+def _decoded(head: bytes, encoding: str) -> str | None:
     try:
-        codecs.getincrementaldecoder(encoding)().decode(head)  # the head may end within a character
+        return codecs.getincrementaldecoder(encoding)().decode(head)  # the head may end within a character
     except UnicodeDecodeError:
-        return False
-    return True
+        return None
 
 
 class _FromUtf16(io.BufferedReader):

@@ -135,10 +135,15 @@ def test_utf16_without_a_mark_is_refused_with_the_command_that_converts_it(
         list(read_lines(path))
 
 
+def test_a_line_of_utf16_without_its_end_is_refused_too(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match="iconv -f UTF-16BE -t UTF-8"):
+        list(read_lines(write(tmp_path / "a", "Where is the station?".encode("UTF-16BE"))))
+
+
 @pytest.mark.parametrize("language", scripts.TRANSLATIONS)
 def test_utf8_is_never_taken_for_utf16(tmp_path: Path, language: str) -> None:
     lines = [line.encode() for line in scripts.lines_of(language)]
-    for spoiled in (lines, [b"a\0b", *lines], [lines[0] + b"\xff", *lines]):
+    for spoiled in (lines, [b"a\0b", *lines], [lines[0] + b"\xff", *lines], [b"a\0b \xff\xfe", b"ab\0", *lines]):
         assert list(read_lines(write(tmp_path / "a", b"\n".join(spoiled)))) == spoiled
 
 
