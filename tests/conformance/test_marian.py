@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from multihead.attention import word_texts
+from multihead.bench_translation import _warm_ctranslate2
 from multihead.checkpoint import load_model, save_model, weights_of
 from multihead.config import DataConfig, RunConfig, SearchConfig, UserError, configure
 from multihead.figures import page_data, write_page, write_picture
@@ -140,6 +141,13 @@ def test_a_target_is_cut_into_the_pieces_of_target_spm(tmp_path: Path) -> None:
         assert UNK_ID not in ids
         assert tokenizer.decode(ids) == text
         assert len(ids) <= len(tokenizer.encode(text))
+
+
+def test_an_imported_model_can_be_measured_beside_ctranslate2(tmp_path: Path) -> None:
+    pytest.importorskip("ctranslate2", reason="CTranslate2 is not installed")
+    opus = opus_folder(tmp_path / "opus", max_position_embeddings=512)  # CTranslate2 says up to 256 tokens
+    import_marian(opus.folder, tmp_path / "model")
+    assert _warm_ctranslate2(str(tmp_path / "model"), SENTENCES[0]) > 0
 
 
 def test_what_an_imported_model_attends_to_can_be_shown(tmp_path: Path) -> None:
