@@ -1,5 +1,6 @@
 """Hugging Face Marian and Multihead: one model under two names, with the same numbers and the same translations."""
 
+import json
 import random
 from dataclasses import replace
 from pathlib import Path
@@ -10,7 +11,7 @@ import torch
 from torch import Tensor
 
 from multihead.attention import word_texts
-from multihead.bench_translation import _warm_ctranslate2
+from multihead.bench_translation import _ids_by_piece
 from multihead.checkpoint import load_model, save_model, weights_of
 from multihead.config import DataConfig, RunConfig, SearchConfig, UserError, configure
 from multihead.figures import page_data, write_page, write_picture
@@ -143,11 +144,13 @@ def test_a_target_is_cut_into_the_pieces_of_target_spm(tmp_path: Path) -> None:
         assert len(ids) <= len(tokenizer.encode(text))
 
 
-def test_an_imported_model_can_be_measured_beside_ctranslate2(tmp_path: Path) -> None:
+def test_the_benchmark_knows_every_piece_that_an_export_of_an_imported_model_says(tmp_path: Path) -> None:
     pytest.importorskip("ctranslate2", reason="CTranslate2 is not installed")
-    opus = opus_folder(tmp_path / "opus", max_position_embeddings=512)  # CTranslate2 says up to 256 tokens
-    import_marian(opus.folder, tmp_path / "model")
-    assert _warm_ctranslate2(str(tmp_path / "model"), SENTENCES[0]) > 0
+    import_marian(opus_folder(tmp_path / "opus").folder, tmp_path / "model")
+    export(tmp_path / "model", "ctranslate2", tmp_path / "export")
+    said = json.loads((tmp_path / "export" / "shared_vocabulary.json").read_text(encoding="utf-8"))
+    ids = _ids_by_piece(SubwordTokenizer.load(tmp_path / "model" / "tokenizer.json"))
+    assert [ids[piece] for piece in said] == [*range(len(said))]
 
 
 def test_what_an_imported_model_attends_to_can_be_shown(tmp_path: Path) -> None:
