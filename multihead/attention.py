@@ -13,7 +13,7 @@ import torch
 from torch import Tensor, nn
 
 from multihead.model import DecoderLayer, EncoderLayer, MultiHeadAttention, Transformer
-from multihead.tokenizer import BOS_ID, EOS_ID, SubwordTokenizer
+from multihead.tokenizer import BOS_ID, CLOSE, EOS_ID, OPEN, SubwordTokenizer, show_bytes
 
 Weights = dict[object, Tensor]  # by the module whose they are
 
@@ -36,12 +36,15 @@ class AttentionMaps:
 def attention_maps(
     model: Transformer, tokenizer: SubwordTokenizer, source_ids: list[int], target_ids: list[int]
 ) -> AttentionMaps:
-    """Record a sentence and its translation, both given without control symbols."""
-    source, target = [*source_ids, EOS_ID], [BOS_ID, *target_ids]
+    """Record a sentence and its translation, both given without control symbols.
+
+    The last piece of a translation that fills all positions is left out, as the start symbol takes one of them.
+    """
+    source, target = [*source_ids, EOS_ID], [BOS_ID, *target_ids][: model.config.max_len]
     encoder, decoder, cross = record(model, source, target)
     return AttentionMaps(
-        source_tokens=readable(tokenizer.tokens(source)),
-        target_tokens=readable(tokenizer.tokens(target)),
+        source_tokens=tokenizer.readable(source),
+        target_tokens=tokenizer.readable(target),
         encoder=encoder,
         decoder=decoder,
         cross=cross,
@@ -171,31 +174,6 @@ def words(pieces: Sequence[str]) -> list[list[int]]:
     return groups
 
 
-# Pieces as people read them
-
-# A byte-level vocabulary writes a byte as the character of its number, where that one can be printed, and else as the
-# next one from 256 on.
-_PRINTABLE = [*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)]
-_OTHERS = sorted(set(range(0x100)) - set(_PRINTABLE))
-_BYTE_OF = {chr(byte): byte for byte in _PRINTABLE} | {chr(0x100 + n): byte for n, byte in enumerate(_OTHERS)}
-
-_OPEN, _CLOSE = "\u2039", "\u203a"  # single angle quotation marks, around the number of a byte
-
-
-def readable(pieces: Sequence[str]) -> list[str]:
-    """Pieces of a byte-level vocabulary as text; bytes of a character that was cut are shown by number, as in <C3>."""
-    return [_readable(piece) for piece in pieces]
-
-
-def _readable(piece: str) -> str:
-    return _decode(bytes(_BYTE_OF[character] for character in piece))
-
-
-def _decode(raw: bytes) -> str:
-    text = raw.decode("utf-8", "surrogateescape")  # which marks what is no whole character by U+DC80 to U+DCFF
-    return re.sub("[\udc80-\udcff]", lambda found: f"{_OPEN}{ord(found[0]) - 0xDC00:02X}{_CLOSE}", text)
-
-
 def _join(pieces: str) -> str:
-    numbers = f"(?:{_OPEN}[0-9A-F]{{2}}{_CLOSE})+"
-    return re.sub(numbers, lambda found: _decode(bytes.fromhex(re.sub(r"\W", "", found[0]))), pieces).strip()
+    numbers = f"(?:{OPEN}[0-9A-F]{{2}}{CLOSE})+"
+    return re.sub(numbers, lambda found: show_bytes(bytes.fromhex(re.sub(r"\W", "", found[0]))), pieces).strip()

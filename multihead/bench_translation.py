@@ -105,7 +105,7 @@ def _ctranslate2(translator: Translator, model: str, compute_type: str, workers:
 
 
 def _ids_by_piece(tokenizer: SubwordTokenizer) -> dict[str, int]:
-    return {piece: id for id, piece in enumerate(tokenizer.tokens(range(tokenizer.vocab_size)))}
+    return {piece: id for id, piece in enumerate(tokenizer.pieces())}  # as the export names them
 
 
 def _timed(name: str, translate: Callable[[list[str]], list[str]], text: Text, language: str) -> Speed:

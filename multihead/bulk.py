@@ -28,7 +28,7 @@ from multihead.config import SearchConfig, UserError
 from multihead.files import replace_text, sha256, sync
 from multihead.hub import find_model
 from multihead.journal import plain_talk
-from multihead.text import file_size, read_lines
+from multihead.text import file_size, read_lines, refuse_utf16
 from multihead.translate import MAX_CHARACTERS, Translator, load
 
 if TYPE_CHECKING:
@@ -149,6 +149,8 @@ def _files(source: Path) -> list[Path]:
     file_size(source)
     if source.suffix == ".gz" or str(source) == "-":
         raise UserError(f"{source} cannot be read from the middle: unpack it into a file, or make Parquet of it")
+    if source.suffix != ".parquet":
+        refuse_utf16(source)
     return [source.resolve()]
 
 

@@ -108,7 +108,8 @@ class DataConfig:
     haste: Share = 0.0  # chance that a source is seen in small letters or without its final mark, as typed in haste
     tree: bool = False  # a source line is words, a tab, and the number of each word's head (trees.py)
     clean: bool = True  # drop copies, duplicates and pairs of very unequal length
-    max_ratio: PositiveFloat = 3.0  # longest side / shortest side, in bytes
+    max_ratio: PositiveFloat = 3.0  # longest side / shortest side, in characters, relative to the corpus's median ratio
+    unicode: Literal["nfc", "none"] = "nfc"  # normalization of training text and input; none: text is left unchanged
     max_length: Positive = 256  # tokens of one sentence; longer pairs are dropped
     batch_tokens: Positive = 25_000  # of source, and as many of target, padding counted; of all processes together
 
@@ -337,9 +338,13 @@ def from_json(text: str, origin: Path) -> RunConfig:
         )
     sections = {name: fields for name, fields in document.items() if isinstance(fields, dict) and name not in PUBLISHED}
     try:
-        return configure(_dotted(sections))
+        return configure(_WHEN_ABSENT, _dotted(sections))
     except ConfigError as error:
         raise UserError(f"{origin}: {error}") from None
+
+
+# Values of fields that an older config.json does not have, where the default of a new run would be wrong.
+_WHEN_ABSENT: Overrides = {"data.unicode": "none"}
 
 
 def search_from_json(text: str, origin: Path) -> ModelSearch:

@@ -14,7 +14,7 @@ from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from functools import partial
-from itertools import accumulate, islice
+from itertools import accumulate, chain, islice
 from pathlib import Path
 
 import numpy as np
@@ -27,7 +27,19 @@ from multihead.files import appearing_whole
 from multihead.presets import vocab_size_for
 from multihead.processes import side_by_side
 from multihead.spool import LARGEST, Segment, Spool
-from multihead.text import Pair, RawPair, Report, chunks, decode_pair, file_size, fingerprint, keep, read_pairs
+from multihead.text import (
+    RATIO_SAMPLE,
+    Pair,
+    RawPair,
+    Report,
+    chunks,
+    decode_pair,
+    file_size,
+    fingerprint,
+    keep,
+    read_pairs,
+    typical_ratio,
+)
 from multihead.tokenizer import PLACE, SubwordTokenizer, check_can_be_learned
 
 Ids = NDArray[np.unsignedinteger]
@@ -198,7 +210,8 @@ def _clean_into(spool: Spool, text: ParallelText, config: DataConfig, report: Re
     smallest = _SmallestFingerprints(HELD_OUT if text.valid is None else 0)
     duplicates = Duplicates(spool.folder)
     for number, (pairs, _) in enumerate(text.corpora()):
-        for kept in side_by_side(partial(keep, config=config), chunks(pairs), few=4):
+        typical, pairs = _with_typical_ratio(pairs, config)
+        for kept in side_by_side(partial(keep, config=config, typical=typical), chunks(pairs), few=4):
             report.add(kept)
             spool.write(kept.text, len(kept.fingerprints), number)
             smallest.add(kept.source_fingerprints)
@@ -208,6 +221,13 @@ def _clean_into(spool: Spool, text: ParallelText, config: DataConfig, report: Re
     if not report.kept:
         raise UserError("; ".join(["nothing is left to train on", *report.lines()]))
     return smallest.at_most(max(1, report.kept // HELD_OUT_SHARE))
+
+
+def _with_typical_ratio(pairs: Iterable[RawPair], config: DataConfig) -> tuple[float, Iterator[RawPair]]:
+    """Return the typical ratio of a corpus, and all of its pairs; they may come from a pipe and be read only once."""
+    rest = iter(pairs)
+    sample = list(islice(rest, RATIO_SAMPLE))
+    return typical_ratio(sample, config), chain(sample, rest)
 
 
 def _refuse_empty(summary: Summary) -> None:
@@ -299,9 +319,10 @@ class _Encoder:
         return _Encoded(n_pairs=train.n_pairs, target_tokens=train.target_tokens, too_long=too_long)
 
     def add_valid(self, pairs: Iterable[RawPair], tokenizer: SubwordTokenizer, number: int) -> int:
-        """Validation pairs as they are, so long as they can be read; how many there are."""
+        """Write validation pairs, normalized but not cleaned, and return how many there are."""
         valid = self._writer("valid", tokenizer, number)
-        readable = (pair for pair, broken in (decode_pair(*raw) for raw in pairs) if not broken)
+        decoded = (decode_pair(*raw, self.config.unicode) for raw in pairs)
+        readable = (pair for pair, broken in decoded if not broken)
         for _, ids in _ids(readable, tokenizer, self.config.tree):
             if max(map(len, ids)) <= self.config.max_length:
                 valid.add(*ids)

@@ -165,6 +165,7 @@ def _our_config(config: TheirConfig, tensors: Tensors, places: Places, files: Ma
             "model.output_bias": "output.bias" in tensors,
             "model.tie": config.tie,
             "data.tokenizer": "bpe" if places.is_own else "unigram",
+            "data.unicode": "none",  # SentencePiece models bring their own normalization
             "data.max_length": min(MOST_TOKENS, config.max_position_embeddings - 1),
             "data.source_lang": source_lang,
             "data.target_lang": target_lang,

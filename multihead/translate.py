@@ -26,7 +26,7 @@ from multihead.model import Transformer
 from multihead.search import Hypothesis, length_penalty
 from multihead.sentences import LINE_BREAKS, cut, join_translations, pieces_of, uncut
 from multihead.shortlist import Shortlist
-from multihead.text import file_size, read_lines
+from multihead.text import file_size, normalize, read_lines
 from multihead.tokenizer import SubwordTokenizer
 
 MAX_CHARACTERS = 1_000_000  # of a text, about a book; the rest is cut off before it costs anything
@@ -115,12 +115,12 @@ class Translator:
 
     def attention(self, text: str, translation: str | None = None, **search: object) -> AttentionMaps:
         """What every head of every layer looks at while it reads `text` and writes its translation."""
-        source = self._encode(text)[: self.max_tokens]
+        source = self._encode(normalize(text, self.config.data.unicode))[: self.max_tokens]
         if translation is None:
             config = search_config(**search).of_model(self.search)
             target = self._search([source], config)[0].hypotheses[0].tokens
         else:
-            target = self.tokenizer.encode(translation)[: self.models[0].config.max_len - 1]
+            target = self.tokenizer.encode_target(translation)[: self.models[0].config.max_len - 1]
         return attention.attention_maps(self.models[0], self.tokenizer, source, target)
 
     # Reading and writing
@@ -131,6 +131,7 @@ class Translator:
             job.warnings.append(f"cut: the text has {len(text):,} characters; the first {MAX_CHARACTERS:,} were read")
             text = text[:MAX_CHARACTERS]
         text = _CONTROL.sub(" ", text.encode(errors="replace").decode())  # half of a surrogate pair is no text
+        text = normalize(text, self.config.data.unicode)
         is_split = config.split and not self.config.data.tree
         sentences, gaps = cut(text, self.config.data.source_lang) if is_split else uncut(text)
         for sentence, gap in zip(sentences, gaps, strict=False):

@@ -1,5 +1,6 @@
 """Hugging Face Marian and Multihead: one model under two names, with the same numbers and the same translations."""
 
+import json
 import random
 from dataclasses import replace
 from pathlib import Path
@@ -9,17 +10,21 @@ import pytest
 import torch
 from torch import Tensor
 
+from multihead.attention import word_texts
+from multihead.bench_translation import _ids_by_piece
 from multihead.checkpoint import load_model, save_model, weights_of
 from multihead.config import DataConfig, RunConfig, SearchConfig, UserError, configure
+from multihead.figures import page_data, write_page, write_picture
 from multihead.interop import export
 from multihead.marian_export import export_marian, why_not_marian
 from multihead.marian_import import import_marian
 from multihead.model import Transformer
 from multihead.presets import PRESETS
 from multihead.search import search
-from multihead.tokenizer import BOS_ID, EOS_ID, PAD_ID, SubwordTokenizer
+from multihead.tokenizer import BOS_ID, EOS_ID, PAD_ID, UNK_ID, SubwordTokenizer
+from multihead.translate import load
 from tests.conftest import tiny_shape
-from tests.marian import SENTENCES, TheirModel, lively, opus_folder
+from tests.marian import SENTENCES, TRANSLATIONS, TheirModel, lively, opus_folder
 
 transformers = pytest.importorskip("transformers", reason="transformers is not installed")
 pytest.importorskip("sentencepiece", reason="sentencepiece is not installed")
@@ -118,6 +123,43 @@ def test_a_language_code_is_one_piece(tmp_path: Path) -> None:
     ids = tokenizer.encode(">>nld<< A man rides a bike.")
     assert [opus.places()[id] for id in ids] == opus.tokenizer(">>nld<< A man rides a bike.").input_ids[:-1]
     assert tokenizer.tokens(ids)[0] == ">>nld<<"
+
+
+def test_pieces_of_an_imported_model_read_as_its_text(tmp_path: Path) -> None:
+    _, tokenizer, _ = imported(opus_folder(tmp_path / "opus").folder, tmp_path / "model")
+    for text in SENTENCES:
+        ids = tokenizer.encode(text)
+        assert "".join(tokenizer.readable(ids)) == f" {text}"
+        assert word_texts(tokenizer.readable(ids)) == text.split(" ")
+        assert sum(tokenizer.begin_words(ids)) == len(text.split(" "))
+
+
+def test_a_target_is_cut_into_the_pieces_of_target_spm(tmp_path: Path) -> None:
+    opus = opus_folder(tmp_path / "opus")
+    _, tokenizer, _ = imported(opus.folder, tmp_path / "model")
+    for text in TRANSLATIONS:
+        ids = tokenizer.encode_target(text)
+        assert UNK_ID not in ids
+        assert tokenizer.decode(ids) == text
+        assert len(ids) <= len(tokenizer.encode(text))
+
+
+def test_the_benchmark_knows_every_piece_that_an_export_of_an_imported_model_says(tmp_path: Path) -> None:
+    pytest.importorskip("ctranslate2", reason="CTranslate2 is not installed")
+    import_marian(opus_folder(tmp_path / "opus").folder, tmp_path / "model")
+    export(tmp_path / "model", "ctranslate2", tmp_path / "export")
+    said = json.loads((tmp_path / "export" / "shared_vocabulary.json").read_text(encoding="utf-8"))
+    ids = _ids_by_piece(SubwordTokenizer.load(tmp_path / "model" / "tokenizer.json"))
+    assert [ids[piece] for piece in said] == [*range(len(said))]
+
+
+def test_what_an_imported_model_attends_to_can_be_shown(tmp_path: Path) -> None:
+    import_marian(opus_folder(tmp_path / "opus").folder, tmp_path / "model")
+    maps = load(tmp_path / "model", engine="torch").attention("The old house is empty.", max_extra=3)
+    assert page_data(maps)["alignment"]["source"] == ["The", "old", "house", "is", "empty."]
+    for write, name in ((write_page, "page.html"), (write_picture, "picture.png")):
+        write(maps, tmp_path / name, source="", translation="", model_name="")
+        assert (tmp_path / name).stat().st_size > 10_000
 
 
 def test_exported_again_it_is_what_it_was(opus: TheirModel, tmp_path: Path) -> None:

@@ -1,5 +1,6 @@
 """The model that comes with the package: found by name, small, licensed, and sensible."""
 
+import unicodedata
 from pathlib import Path
 
 import pytest
@@ -47,6 +48,15 @@ def test_it_knows_the_way_to_the_station_however_one_asks(en_de: Translator, tex
 def test_names_and_numbers_are_kept(en_de: Translator) -> None:
     said = en_de.translate("Anna has lived in Hamburg since 1987.").text
     assert all(kept in said for kept in ("Anna", "Hamburg", "1987"))
+
+
+def test_an_accent_typed_as_a_character_of_its_own_is_the_same_letter(en_de: Translator) -> None:
+    """Some keyboards and file systems write é as e and a combining accent (Unicode NFD)."""
+    text = "The café is closed."
+    decomposed = unicodedata.normalize("NFD", text)
+    assert decomposed != text
+    assert en_de.translate(decomposed).text == en_de.translate(text).text
+    assert en_de.attention(decomposed).source_tokens == en_de.attention(text).source_tokens
 
 
 def test_nothing_is_written_into_the_package(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

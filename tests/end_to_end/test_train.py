@@ -264,3 +264,14 @@ def test_a_run_that_cannot_end_is_warned_of(quick_request: Request) -> None:
     settings = {**QUICK, "train.steps": 10**10, "train.minutes": 100_000, "train.patience": 1, "train.lr_scale": 1e-12}
     said = talk_of(replace(quick_request, settings={**settings, "train.validate_every": 5}))
     assert said.count("warning: at this pace the run takes") == 1
+
+
+def test_a_run_from_before_normalization_resumes_without_it(quick_request: Request) -> None:
+    train(replace(quick_request, settings={**QUICK, "train.steps": 12}))
+    path = quick_request.output / "config.json"
+    document = json.loads(path.read_text(encoding="utf-8"))
+    del document["data"]["unicode"]
+    path.write_text(json.dumps(document), encoding="utf-8")
+    train(quick_request)
+    assert checkpoint.saved_steps(quick_request.output / "checkpoints")[-1] == 24
+    assert checkpoint.load_model(quick_request.output)[2].data.unicode == "none"

@@ -14,7 +14,6 @@ from multihead.attention import (
     alignment_layer,
     alignment_matrix,
     attention_maps,
-    readable,
     record,
     word_alignment,
     word_texts,
@@ -139,21 +138,28 @@ def test_an_empty_source_has_maps_and_no_alignment(tokenizer: SubwordTokenizer) 
     assert word_alignment(maps) == []
 
 
+def test_a_translation_that_fills_all_positions_can_be_shown(tokenizer: SubwordTokenizer) -> None:
+    model = make(vocab_size=tokenizer.vocab_size)
+    ids = tokenizer.encode("das")[:1] * model.config.max_len
+    maps = attention_maps(model, tokenizer, tokenizer.encode("the house"), ids)
+    assert len(maps.target_tokens) == model.config.max_len
+
+
 # Pieces and words
 
 
 def test_pieces_together_are_the_text(tokenizer: SubwordTokenizer) -> None:
-    pieces = readable(tokenizer.tokens(tokenizer.encode("the old house größer")))
+    pieces = tokenizer.readable(tokenizer.encode("the old house größer"))
     assert "".join(pieces) == " the old house größer"
 
 
 def test_a_piece_of_a_character_is_shown_by_its_bytes(tokenizer: SubwordTokenizer) -> None:
-    assert readable(tokenizer.tokens(tokenizer.encode("é"))) == [" ", "\u2039C3\u203a", "\u2039A9\u203a"]
+    assert tokenizer.readable(tokenizer.encode("é")) == [" ", "\u2039C3\u203a", "\u2039A9\u203a"]
 
 
 @pytest.mark.parametrize("text", ["the old house", "größer é", "日本 語", "الكلمة", "a\u00a0b"])
 def test_words_are_whole_again(tokenizer: SubwordTokenizer, text: str) -> None:
-    assert word_texts(readable(tokenizer.tokens(tokenizer.encode(text)))) == text.split(" ")
+    assert word_texts(tokenizer.readable(tokenizer.encode(text))) == text.split(" ")
 
 
 # Alignment

@@ -97,3 +97,6 @@ def test_what_cannot_be_read_is_refused_before_any_work(tmp_path: Path) -> None:
     (tmp_path / "a.gz").touch()
     with pytest.raises(UserError, match="cannot be read from the middle"):
         bulk._files(tmp_path / "a.gz")
+    (tmp_path / "utf16").write_bytes("one\ntwo\n".encode("utf-16"))
+    with pytest.raises(UserError, match=r"utf16 is UTF-16.*iconv"):
+        bulk._files(tmp_path / "utf16")

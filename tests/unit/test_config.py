@@ -125,6 +125,12 @@ def test_a_configuration_survives_its_json(name: str) -> None:
     assert from_json(to_json(config), Path("config.json")) == config
 
 
+def test_a_config_json_from_before_normalization_means_none() -> None:
+    document = json.loads(to_json(RunConfig()))
+    assert document["data"].pop("unicode") == "nfc"
+    assert from_json(json.dumps(document), Path("config.json")).data.unicode == "none"
+
+
 def test_config_json_of_a_newer_format_is_refused_by_name() -> None:
     document = json.loads(to_json(RunConfig())) | {"format": 99}
     with pytest.raises(UserError, match="format 99"):

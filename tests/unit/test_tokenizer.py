@@ -70,6 +70,22 @@ def test_a_word_keeps_its_vowel_signs_together() -> None:
     assert len(tokenizer.encode("हिन्दी")) == 1
 
 
+@pytest.mark.parametrize("word", ["ශ්\u200dරී", "می\u200cخواهم", "അവന്\u200d", "नहीं", "don\u2019t"])  # noqa: RUF001
+def test_a_word_keeps_its_zero_width_joiners(word: str) -> None:
+    tokenizer = SubwordTokenizer.learn([f"{word} {word}."] * 10, 400)
+    assert len(tokenizer.encode(word)) == 1
+
+
+@given(text=st.text("aශ්රී می\u200c\u200d1.'\u2019👩\ufe0f"))
+def test_text_with_zero_width_joiners_survives_the_round_trip(tokenizer: SubwordTokenizer, text: str) -> None:
+    assert tokenizer.decode(tokenizer.encode(text)) == text
+
+
+def test_an_emoji_of_several_people_is_not_cut_at_its_joiners() -> None:
+    family = "👩\u200d👩\u200d👧"
+    assert len(SubwordTokenizer.learn([family] * 10, 400).encode(family)) == 1
+
+
 def test_digits_stand_alone(tokenizer: SubwordTokenizer) -> None:
     pieces = tokenizer.tokens(tokenizer.encode("1234"))
     assert [piece.replace("Ġ", "") for piece in pieces if piece != "Ġ"] == ["1", "2", "3", "4"]
