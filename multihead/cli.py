@@ -478,14 +478,24 @@ def said_in_words(command: Callable[[], object]) -> None:
         _fail(str(error), status=2)
     except UserError as error:
         _fail(str(error), status=1)
-    except BrokenPipeError:  # who reads our output has seen enough
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    except BrokenPipeError:
+        _end_quietly()
+    except SystemExit as error:
+        if isinstance(error.__context__, BrokenPipeError):  # Typer turns it into an exit with status 1
+            _end_quietly()
+        raise
     except OSError as error:
         full = error.errno == errno.ENOSPC or "No space left" in str(error)
         advice = "; the disk is full: free some space and run the same command again" if full else ""
         _fail(f"cannot read or write a file: {error}{advice}", status=1)
     except KeyboardInterrupt:
-        _fail("interrupted", status=1)
+        _fail("interrupted", status=130)
+
+
+def _end_quietly() -> NoReturn:
+    """Exit as a command that SIGPIPE ends: whatever reads our output, such as `head`, has seen enough."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # or flushing standard output at exit would fail as well
+    sys.exit(141)
 
 
 def _fail(message: str, status: int) -> NoReturn:
