@@ -36,13 +36,15 @@ def train(
     start_from: str | Path | None = None,
     settings: Mapping[str, object] | None = None,
 ) -> Path:
-    """Train a translation model into the folder `output`; called again, it goes on where it stopped.
+    """Train a translation model into the folder `output`; called again, it resumes where it stopped.
 
     The text is `source` and `target`, files in which line n of one translates line n of the other, or lists of such
     files with `weights`, which say how often the pairs of each come in an epoch; or `data`, a corpus made by
     `multihead prepare`; or, with neither, the embedded one. `start_from` is a trained model to begin with, by its
     folder or name: its shape, vocabulary and weights. `settings` are fields by their dotted names:
     `{"train.steps": 5000}`.
+
+    Ctrl-C and SIGTERM end the run after the step; once it is saved, KeyboardInterrupt or SystemExit(143) is raised.
     """
     from multihead.request import Request
     from multihead.run import train as run

@@ -6,7 +6,7 @@ from typing import Any
 
 import torch
 
-from multihead.checkpoint import Provenance, read_config, read_provenance
+from multihead.checkpoint import Provenance, read_config, read_provenance, usable
 from multihead.config import RunConfig
 from multihead.corpus import Summary
 from multihead.model import count_parameters
@@ -64,7 +64,7 @@ def _cleaning(summary: Summary) -> list[str]:
 
 def facts(folder: Path) -> dict[str, Any]:
     """What a model is, for people and programs."""
-    config, provenance = read_config(folder), read_provenance(folder)
+    config, provenance = read_config(usable(folder)), read_provenance(folder)
     with torch.device("meta"):  # the shape alone, no memory for weights
         parameters = count_parameters(build_model(config.model))
     return {

@@ -4,9 +4,10 @@ A checkpoint is a folder `step-N` with FILES and their sums; a model folder has 
 """
 
 import json
+import logging
 import re
 import shutil
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -21,15 +22,18 @@ from multihead.config import ModelSearch, RunConfig, UserError, from_json, searc
 from multihead.distributed import in_shards_like
 from multihead.files import appearing_whole, replace_text, replacing, sha256
 from multihead.model import Transformer
+from multihead.shortlist import FILE as SHORTLIST
 from multihead.tokenizer import SubwordTokenizer
 from multihead.variants import build_model
 
 FORMAT = 1
 FILES = ("model.safetensors", "optimizer.safetensors", "state.json", "config.json", "tokenizer.json")
 SUMS = "SHA256SUMS"
+WEIGHTS = "model.safetensors"
 Tensors = dict[str, Tensor]
 Talk = Callable[[str], None]
 Provenance = dict[str, Any]  # what config.json keeps of how a model came about
+_log = logging.getLogger(__name__)
 
 
 @dataclass(slots=True, kw_only=True)
@@ -91,9 +95,12 @@ def save(checkpoints: Path, checkpoint: Checkpoint) -> Path:
         }
         for name, text in texts.items():
             (aside / name).write_text(text, encoding="utf-8")
-        sums = "".join(f"{sha256(aside / name)}  {name}\n" for name in FILES)
-        (aside / SUMS).write_text(sums, encoding="utf-8")
+        (aside / SUMS).write_text(_sums({name: aside / name for name in FILES}), encoding="utf-8")
     return final
+
+
+def _sums(files: dict[str, Path]) -> str:
+    return "".join(f"{sha256(path)}  {name}\n" for name, path in files.items())
 
 
 def saved_steps(checkpoints: Path) -> list[int]:
@@ -103,16 +110,20 @@ def saved_steps(checkpoints: Path) -> list[int]:
 
 
 def newest_intact(checkpoints: Path, talk: Talk) -> Path | None:
-    """The folder of the newest checkpoint that verifies."""
-    for step in reversed(saved_steps(checkpoints)):
-        folder = checkpoints / f"step-{step}"
+    """Return the folder of the newest checkpoint that verifies."""
+    folders = (checkpoints / f"step-{step}" for step in reversed(saved_steps(checkpoints)))
+    return next(intact(folders, talk), None)
+
+
+def intact(folders: Iterable[Path], talk: Talk, names: Sequence[str] = FILES) -> Iterator[Path]:
+    """Yield the checkpoints of which these files verify; the others are reported."""
+    for folder in folders:
         try:
-            verify(folder)
+            verify(folder, names)
         except UserError as error:
-            talk(f"passing over a damaged checkpoint: {error}")
+            talk(f"skipping a damaged checkpoint: {error}")
         else:
-            return folder
-    return None
+            yield folder
 
 
 def load(folder: Path) -> Checkpoint:
@@ -130,12 +141,12 @@ def load(folder: Path) -> Checkpoint:
     )
 
 
-def verify(folder: Path) -> None:
-    """Raise in words if a file of the checkpoint is missing or is not what was written."""
+def verify(folder: Path, names: Sequence[str] | None = FILES) -> None:
+    """Raise UserError if one of these files is missing or is not what was written; None means all that have sums."""
     try:
-        lines = (folder / SUMS).read_text(encoding="utf-8").split("\n")
+        lines = (folder / SUMS).read_text(encoding="utf-8").splitlines()
         sums = {name: expected for expected, _, name in (line.partition("  ") for line in lines)}
-        for name in FILES:
+        for name in (WEIGHTS, *sums) if names is None else names:
             if sha256(folder / name) != sums.get(name):
                 raise UserError(f"{folder / name} is not what was written")
     except (OSError, UnicodeDecodeError) as error:
@@ -143,8 +154,12 @@ def verify(folder: Path) -> None:
 
 
 def sweep(checkpoints: Path) -> None:
-    """Remove what a crash inside `save` left behind."""
+    """Remove what a crash inside `save` left behind; a checkpoint that was complete gets its name."""
     for partial in checkpoints.glob(".step-*.partial"):
+        for complete in intact([partial], talk=lambda line: None):
+            final = checkpoints / partial.name.removeprefix(".").removesuffix(".partial")
+            shutil.rmtree(final, ignore_errors=True)  # it was being replaced
+            complete.rename(final)
         shutil.rmtree(partial, ignore_errors=True)
 
 
@@ -158,7 +173,7 @@ def average(checkpoints: list[Path]) -> Tensors:
     """§6.1: the mean of the weights of several checkpoints, one in memory at a time."""
     total: Tensors = {}
     for folder in checkpoints:
-        verify(folder)
+        verify(folder, [WEIGHTS])
         for name, tensor in _read_tensors(folder / "model.safetensors").items():
             total[name] = total[name] + tensor.double() if name in total else tensor.double()
     return {name: (tensor / len(checkpoints)).float() for name, tensor in total.items()}
@@ -167,30 +182,60 @@ def average(checkpoints: list[Path]) -> Tensors:
 # Model folders
 
 
-def save_model(folder: Path, weights: Tensors, config: RunConfig, tokenizer_json: str, provenance: Provenance) -> None:
-    """Publish a model: each file is replaced in one go, the weights, which know their step, last."""
+def save_model(  # noqa: PLR0913 - the parts of a model folder
+    folder: Path,
+    weights: Tensors,
+    config: RunConfig,
+    tokenizer_json: str,
+    provenance: Provenance,
+    search: ModelSearch | None = None,
+) -> None:
+    """Write a model folder: each file is replaced atomically, the weights, which carry the step, last."""
     folder.mkdir(parents=True, exist_ok=True)
-    replace_text(folder / "config.json", to_json(config, provenance))
+    replace_text(folder / "config.json", to_json(config, provenance, search))
     replace_text(folder / "tokenizer.json", tokenizer_json)
-    with replacing(folder / "model.safetensors") as aside:
+    with replacing(folder / WEIGHTS) as aside:
         _write_tensors(aside, weights, {"step": str(provenance.get("steps", 0))})
+        # People edit the card, so README.md has no sum.
+        others = {name: folder / name for name in ("config.json", "tokenizer.json", SHORTLIST)}
+        there = {name: path for name, path in others.items() if path.exists()}
+        replace_text(folder / SUMS, _sums({WEIGHTS: aside, **there}))
 
 
 def published_step(folder: Path) -> int | None:
-    """The step of the model that a run has published, if it has."""
-    path = folder / "model.safetensors"
-    if not path.exists():
+    """Return the step of the model that a run has published; None if there is none, or it is damaged."""
+    try:
+        with safe_open(folder / WEIGHTS, framework="pt") as file:
+            return int((file.metadata() or {}).get("step", 0))
+    except (SafetensorError, OSError, ValueError):
         return None
-    with safe_open(path, framework="pt") as file:
-        return int((file.metadata() or {}).get("step", 0))
 
 
-def load_model(folder: Path, talk: Talk = lambda line: None) -> tuple[Transformer, SubwordTokenizer, RunConfig]:
-    """A model that is ready to translate, from a model folder, a checkpoint, or a run that was cut off."""
+def is_published(folder: Path, step: int) -> bool:
+    """Return whether the model of this step is published and complete."""
+    if published_step(folder) != step or not (folder / "README.md").exists():
+        return False
+    try:
+        if (folder / SUMS).exists():  # older versions wrote none
+            verify(folder, names=None)
+    except UserError:
+        return False
+    return True
+
+
+def usable(folder: Path, talk: Talk = _log.warning) -> Path:
+    """Return the folder to load a model from: of a run that has published nothing yet, its newest checkpoint."""
+    if (folder / WEIGHTS).exists() or not (newest := newest_intact(folder / "checkpoints", talk)):
+        return folder
+    talk(f"{folder} is not published yet: using its newest checkpoint, {newest.name}")
+    return newest
+
+
+def load_model(folder: Path, talk: Talk = _log.warning) -> tuple[Transformer, SubwordTokenizer, RunConfig]:
+    """Load a model that is ready to translate, from a model folder, a checkpoint, or a run that was interrupted."""
     if not folder.is_dir():
         raise UserError(f"there is no model folder {folder}")
-    if not (folder / "model.safetensors").exists():
-        folder = newest_intact(folder / "checkpoints", talk) or folder
+    folder = usable(folder, talk)
     config = read_config(folder)
     tokenizer = SubwordTokenizer.load(folder / "tokenizer.json")
     if tokenizer.vocab_size != config.model.vocab_size:

@@ -163,9 +163,11 @@ def average_command(
     newest = checkpoint.load(folders[-1])
     provenance = {"steps": steps[-1], "published": f"the average of steps {', '.join(map(str, steps))}"}
     weights = checkpoint.average(folders)
-    checkpoint.save_model(output, weights, newest.config, newest.tokenizer_json, provenance)
+    output.mkdir(parents=True, exist_ok=True)
     if words := shortlist.load(run):
         words.save(output)
+    search = checkpoint.read_search(run)
+    checkpoint.save_model(output, weights, newest.config, newest.tokenizer_json, provenance, search)
     _say(f"averaged {len(steps)} checkpoints, steps {steps[0]:,} to {steps[-1]:,}, into {output}")
 
 
@@ -540,14 +542,24 @@ def said_in_words(command: Callable[[], object]) -> None:
         _fail(str(error), status=2)
     except UserError as error:
         _fail(str(error), status=1)
-    except BrokenPipeError:  # who reads our output has seen enough
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    except BrokenPipeError:
+        _end_quietly()
+    except SystemExit as error:
+        if isinstance(error.__context__, BrokenPipeError):  # Typer turns it into an exit with status 1
+            _end_quietly()
+        raise
     except OSError as error:
         full = error.errno == errno.ENOSPC or "No space left" in str(error)
         advice = "; the disk is full: free some space and run the same command again" if full else ""
         _fail(f"cannot read or write a file: {error}{advice}", status=1)
     except KeyboardInterrupt:
-        _fail("interrupted", status=1)
+        _fail("interrupted", status=130)
+
+
+def _end_quietly() -> NoReturn:
+    """Exit as a command that SIGPIPE ends: whatever reads our output, such as `head`, has seen enough."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # or flushing standard output at exit would fail as well
+    sys.exit(141)
 
 
 def _fail(message: str, status: int) -> NoReturn:

@@ -5,6 +5,7 @@
 `tokens` holds source and target of every pair, one after the other; row i of `ends` says where its sides end.
 """
 
+import hashlib
 import json
 import multiprocessing
 import os
@@ -23,7 +24,7 @@ from numpy.typing import NDArray
 from multihead import grammar, trees
 from multihead.config import ConfigError, DataConfig, Overrides, UserError
 from multihead.duplicates import Duplicates
-from multihead.files import appearing_whole
+from multihead.files import appearing_whole, content_sum, sha256
 from multihead.presets import vocab_size_for
 from multihead.processes import side_by_side
 from multihead.spool import LARGEST, Segment, Spool
@@ -51,6 +52,13 @@ LEARNING_SAMPLE = 1_000_000  # pairs that the tokenizer is learned from, spread 
 HELD_OUT = 1000  # most pairs taken for validation when the user gives none
 NOT_LANGUAGES = {"gz", "xz", "txt", "tsv", "csv", "raw", "src", "tgt", "ref", "tok", "bpe"}  # ends of file names
 HELD_OUT_SHARE = 20  # and at most one pair in so many
+TRAINING_ONLY = {
+    "licence",
+    "bpe_dropout",
+    "haste",
+    "batch_tokens",
+}  # fields of DataConfig that leave no trace in a corpus
+STANDARD_INPUT = "-"  # cannot be read twice, so nothing but its name identifies it
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,7 +69,8 @@ class ParallelText:
     weight: float = 1.0  # how often its pairs come in an epoch
     more: Sequence[tuple[Iterable[RawPair], float]] = ()  # further corpora, each with its weight
     valid: Iterable[RawPair] | None = None
-    sizes: list[int] = field(default_factory=list)  # of the files, to notice later that a run goes on with other text
+    sizes: list[int] = field(default_factory=list)  # of the files
+    sums: list[str] = field(default_factory=list)  # of the files, so that a run cannot resume with other text
     description: str = ""
 
     def corpora(self) -> list[tuple[Iterable[RawPair], float]]:
@@ -88,7 +97,16 @@ def from_files(
         more=more,
         valid=read_pairs(*valid) if valid else None,
         sizes=[file_size(file) for file in files],
+        sums=[_sum(file) for file in files],
     )
+
+
+def _sum(file: Path) -> str:
+    """Identify a file by its bytes on disk: recompressed, a .gz file is another one."""
+    try:
+        return STANDARD_INPUT if str(file) == STANDARD_INPUT else content_sum(file)
+    except OSError as error:
+        raise UserError(f"cannot read {file}: {error.strerror or error}") from None
 
 
 def each(files: Files) -> list[Path]:
@@ -145,11 +163,26 @@ class Summary:
     file_sizes: list[int]
     description: str
     parts: list[Part] = field(default_factory=list)
+    # Folders made by older versions have none of these.
+    file_sums: list[str] = field(default_factory=list)
+    settings: dict[str, object] = field(default_factory=dict)  # fields of DataConfig that it was made with
+    asked_vocabulary: str = ""  # how the vocabulary was asked for, see `asked_vocabulary`
 
     def is_of(self, text: ParallelText) -> bool:
-        """Whether it seems to come from this text, with these weights."""
+        """Return whether it was made from this text with these weights; older folders know only the files' sizes."""
         weights = [part.weight for part in self.parts]
-        return self.file_sizes == text.sizes and weights in ([], [weight for _, weight in text.corpora()])
+        same_files = self.file_sums == text.sums if self.file_sums else self.file_sizes == text.sizes
+        return same_files and weights in ([], [weight for _, weight in text.corpora()])
+
+    def prepared_with(self) -> dict[str, object]:
+        """Return the settings that the corpus was made with, by dotted name, as far as they are known."""
+        names = ("source_lang", "target_lang", "tokenizer", "max_length")
+        # Older versions did not normalize text, and recorded nothing of it.
+        known = {"unicode": "none", **{name: getattr(self, name) for name in names}, **self.settings}
+        return {
+            "model.vocab_size": self.vocab_size,
+            **{f"data.{name}": value for name, value in known.items() if value != ""},  # languages may be unknown
+        }
 
     def lines(self) -> list[str]:
         weighted = [f"{part.pairs:,} pairs with weight {part.weight:g}" for part in self.parts if len(self.parts) > 1]
@@ -197,12 +230,27 @@ def prepare(
             file_sizes=text.sizes,
             description=text.description,
             parts=parts,
+            file_sums=text.sums,
+            settings=preparation_settings(config),
+            asked_vocabulary=asked_vocabulary(vocabulary),
         )
         _refuse_empty(summary)
         (aside / "corpus.json").write_text(json.dumps(asdict(summary), indent=2) + "\n", encoding="utf-8")
     for line in [*report.lines(), *summary.lines()]:
         talk(line)
     return summary
+
+
+def preparation_settings(config: DataConfig) -> dict[str, object]:
+    """Return the fields that decide what is in a prepared corpus."""
+    return {name: value for name, value in asdict(config).items() if name not in TRAINING_ONLY}
+
+
+def asked_vocabulary(vocabulary: int | SubwordTokenizer | None) -> str:
+    """Describe the `vocabulary` of `prepare`: a size, the sum of a tokenizer, or a size that fits the text."""
+    if isinstance(vocabulary, SubwordTokenizer):
+        return hashlib.sha256(vocabulary.to_json().encode()).hexdigest()
+    return str(vocabulary) if vocabulary else "automatic"
 
 
 def _clean_into(spool: Spool, text: ParallelText, config: DataConfig, report: Report) -> set[int]:
@@ -430,3 +478,15 @@ def read_summary(folder: Path) -> Summary:
         raise UserError(f"{folder} is not a prepared corpus: make one with `multihead prepare`") from None
     except (OSError, ValueError, TypeError, AttributeError) as error:
         raise UserError(f"cannot read {path}: {error}") from None
+
+
+def identity(folder: Path) -> str:
+    """Return a sum that differs for corpora of different text, settings or vocabulary, and stays when one is moved."""
+    read_summary(folder)  # explains what is wrong with a folder that is no corpus
+    document = json.loads((folder / "corpus.json").read_text(encoding="utf-8"))
+    document.pop("asked_vocabulary", None)  # 8,000 pieces are the same whether asked for or chosen
+    try:
+        document["tokenizer.json"] = sha256(folder / "tokenizer.json")
+    except OSError as error:
+        raise UserError(f"cannot read the corpus in {folder}: {error}") from None
+    return hashlib.sha256(json.dumps(document, sort_keys=True).encode()).hexdigest()

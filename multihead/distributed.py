@@ -63,6 +63,11 @@ class Ranks:
 ALONE = Ranks()
 
 
+def under_torchrun() -> bool:
+    """Return whether torchrun started this process, alone or with others."""
+    return "WORLD_SIZE" in os.environ
+
+
 @contextlib.contextmanager
 def joined() -> Iterator[Ranks]:
     """Join the processes that torchrun started, and leave together with them; without torchrun, rank 0 of 1."""

@@ -8,6 +8,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 BUNDLED = Path(__file__).parent / "models"  # models that come with the package
+BLOCK = 1 << 20  # bytes
+MOST_BLOCKS = 256  # of a file that are read to recognize it
 
 
 def is_bundled(folder: Path) -> bool:
@@ -76,3 +78,19 @@ def cache_folder() -> Path:
 def sha256(path: Path) -> str:
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def content_sum(path: Path) -> str:
+    """Identify a file by its size and content in a fraction of a second, however large it is.
+
+    Up to 256 MB the whole content counts. Of a larger file, 256 blocks of 1 MB count, the first and the last among
+    them: an edit between two blocks that keeps the size is not noticed.
+    """
+    size = path.stat().st_size
+    n_blocks = min(MOST_BLOCKS, -(-size // BLOCK))
+    total = hashlib.sha256(str(size).encode())
+    with path.open("rb") as file:
+        for number in range(n_blocks):
+            file.seek(number * (size - BLOCK) // (n_blocks - 1) if size > MOST_BLOCKS * BLOCK else number * BLOCK)
+            total.update(file.read(BLOCK))
+    return total.hexdigest()

@@ -1,5 +1,6 @@
 """What a user asks for, and what it is settled as: text, preset, vocabulary, dropout; a run is a function of that."""
 
+import shutil
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -13,11 +14,14 @@ from multihead.corpus import Files, ParallelText, Summary, Talk
 from multihead.cost import counted_flops
 from multihead.devices import matmul_flops, pick_device, pick_precision
 from multihead.files import replace_text
-from multihead.start import Start, start_from
+from multihead.start import SHORTLIST, Start, is_kept, is_same_model, start_from
+from multihead.tokenizer import SubwordTokenizer
 from multihead.trainer import learning_rate, training_seconds
 
 USED_CAPACITY = {torch.float32: 0.4, torch.bfloat16: 0.25}  # of the machine's, by a small model in training
 MODEL_VOCAB = "model.vocab_size"
+START_FROM = "train.start_from"
+CORPUS_SUM = "corpus_sha256"  # in the provenance of a run: which prepared corpus it is trained on
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,6 +54,8 @@ class Request:
         return corpus.embedded()
 
     def languages(self) -> Overrides:
+        if self.data:
+            return {}
         if not self.source or not self.target:
             return corpus.EMBEDDED_LANGUAGES
         return corpus.languages_of(self.source, self.target)
@@ -87,64 +93,143 @@ class Budget:
 
 
 def settled(request: Request, talk: Talk, n_processes: int) -> tuple[RunConfig, Path]:
-    """The configuration and the corpus of a run: of the one that is there already, or of a new one."""
-    return _take_up(request) or _begin(request, talk, n_processes)
+    """Return the configuration and the corpus of the run in `request.output`, which may have to be begun."""
+    return _resume(request) or _begin(request, talk, n_processes)
 
 
-def _take_up(request: Request) -> tuple[RunConfig, Path] | None:
-    """The configuration and corpus of a run that is there already; what makes it another run is refused."""
-    data = request.output / "data"
+# A run that exists
+
+
+def _resume(request: Request) -> tuple[RunConfig, Path] | None:
+    """Return the configuration and corpus of an existing run; what would make it a different run is refused."""
     if not (request.output / "config.json").exists():
         return None
     stored = checkpoint.read_config(request.output)
-    asked = configure(presets.preset(request.preset) if request.preset else {}, request.settings, start=stored)
+    asked = configure(_preset_of(request, stored), _settings_of(request, stored), start=stored)
     was, now = config.flatten(stored), config.flatten(asked)
     for name in was:
         if was[name] != now[name] and name not in config.CHANGEABLE:
             raise ConfigError(
                 f"the run in {request.output} has {name}={was[name]}, not {now[name]}: choose another --output"
             )
-    summary = corpus.read_summary(data)
-    if request.source and not summary.is_of(request.text()):
-        raise UserError(f"the run in {request.output} was begun with other text: choose another --output")
+    _check_text(request, stored)
     if asked != stored:
-        provenance = checkpoint.read_provenance(request.output)
-        replace_text(request.output / "config.json", config.to_json(asked, provenance))
-    return asked, data
+        published = checkpoint.read_provenance(request.output), checkpoint.read_search(request.output)
+        replace_text(request.output / "config.json", config.to_json(asked, *published))
+    return asked, request.output / "data"
+
+
+def _preset_of(request: Request, stored: RunConfig) -> Overrides:
+    """Return what the preset contributed when the run began: fine-tuning takes only how to train from it."""
+    if not request.preset:
+        return {}
+    preset = presets.preset(request.preset)
+    if not stored.train.start_from:
+        return preset
+    return {name: value for name, value in presets.gentler(preset).items() if not is_kept(name)}
+
+
+def _settings_of(request: Request, stored: RunConfig) -> Overrides:
+    """Return the settings, with the model to start from under the name by which the run knows it."""
+    name = stored.train.start_from
+    is_same = is_same_model(str(request.settings.get(START_FROM, "")), name)
+    return {**request.settings, START_FROM: name} if is_same else request.settings
+
+
+def _check_text(request: Request, stored: RunConfig) -> None:
+    """Refuse text other than the run's; a prepared corpus that was moved is linked again."""
+    data = request.output / "data"
+    folder = request.data or data
+    if not request.data and not data.exists():
+        raise UserError(f"the text of the run in {request.output} is missing: name its prepared corpus with --data")
+    summary = corpus.read_summary(folder)
+    known = checkpoint.read_provenance(request.output).get(CORPUS_SUM)
+    if not known and (data / "corpus.json").exists():  # a run of an older version
+        known = corpus.identity(data)
+    same = corpus.identity(folder) == known if known else _has_vocabulary(request.output, stored, folder)
+    if not same or (request.source and not summary.is_of(request.text())):
+        raise UserError(f"the run in {request.output} was begun with other text: choose another --output")
+    if request.data and (data.is_symlink() or not data.exists()):
+        _link(data, request.data)
+
+
+def _has_vocabulary(output: Path, stored: RunConfig, folder: Path) -> bool:
+    """Return whether a corpus has the vocabulary of a run whose own corpus is gone and was never recorded."""
+    places = [output, *(output / "checkpoints" / f"step-{n}" for n in checkpoint.saved_steps(output / "checkpoints"))]
+    found = [place / "tokenizer.json" for place in places if (place / "tokenizer.json").exists()]
+    same_size = corpus.read_summary(folder).vocab_size == stored.model.vocab_size
+    return same_size and all(file.read_bytes() == (folder / "tokenizer.json").read_bytes() for file in found)
+
+
+def _link(data: Path, folder: Path) -> None:
+    """Make `data` a link to a prepared corpus, in place of any other link."""
+    aside = data.with_name(".data.link.partial")
+    aside.unlink(missing_ok=True)
+    aside.symlink_to(folder.resolve(), target_is_directory=True)
+    aside.replace(data)
+
+
+# A new run
 
 
 def _begin(request: Request, talk: Talk, n_processes: int) -> tuple[RunConfig, Path]:
-    """Prepare the text, and settle what was left open: the preset and the size of the vocabulary."""
+    """Prepare the text, and choose what the user left open: the preset and the size of the vocabulary."""
+    data = request.output / "data"
+    prepared = corpus.read_summary(request.data).prepared_with() if request.data else {}
     # A wrong setting is refused before an hour is spent on the text.
-    asked = configure(presets.preset(request.preset) if request.preset else {}, request.languages(), request.settings)
+    preset = presets.preset(request.preset) if request.preset else {}
+    asked = configure(preset, prepared, request.languages(), request.settings)
+    _refuse_contradictions(request, asked, prepared)
     start = start_from(asked.train.start_from) if asked.train.start_from else None
     if start:
         asked = start.kept_in(asked, request.settings)
-    data = request.output / "data"
-    summary = corpus.read_summary(request.data) if request.data else _prepare(request, asked, start, data, talk)
+    folder = _corpus_in(request, data) if request.data else data
+    summary = corpus.read_summary(folder) if request.data else _prepare(request, asked, start, data, talk)
     if start:
-        start.check_vocabulary(request.data or data)
-    if request.data and not data.exists():
-        data.symlink_to(request.data.resolve(), target_is_directory=True)
-    settled = {
-        MODEL_VOCAB: summary.vocab_size,
-        "data.tokenizer": summary.tokenizer,
-        "data.max_length": summary.max_length,
-    }
-    languages = {"data.source_lang": summary.source_lang, "data.target_lang": summary.target_lang}
-    budget = Budget(asked.train, summary.vocab_size, corpus.Shards(data, "train").target_tokens(), n_processes)
+        start.check_vocabulary(folder)
+    languages = {"data.source_lang": asked.data.source_lang, "data.target_lang": asked.data.target_lang}
+    budget = Budget(asked.train, summary.vocab_size, corpus.Shards(folder, "train").target_tokens(), n_processes)
     fitting = _fitting_preset(request, summary.train_pairs, start, budget, talk)
     if not request.preset and "model.dropout" not in fitting:
-        passes = budget.expected_passes(configure(fitting, request.settings, settled))
+        passes = budget.expected_passes(configure(fitting, request.settings, summary.prepared_with()))
         dropout = presets.dropout_for(summary.train_pairs, passes)
         fitting = {**fitting, "model.dropout": dropout}
         talk(f"about {passes:.2g} passes over the text: dropout {dropout:g} (--set model.dropout=0.2 takes another)")
-    final = configure(fitting, languages, request.settings, settled)
-    if start and (words := shortlist.load(start.folder)):
-        words.save(request.output)
-    replace_text(request.output / "config.json", config.to_json(final))
+    # What config.json says of the text is what the corpus was made with.
+    final = configure(fitting, languages, request.settings, summary.prepared_with())
+    _write_run(request.output, final, start, folder)
     talk(_in_words(final))
     return final, data
+
+
+def _write_run(output: Path, final: RunConfig, start: Start | None, folder: Path) -> None:
+    """Write what makes a folder a run; config.json comes last, since the run exists as soon as it does."""
+    if start and (words := shortlist.load(start.folder)):
+        (output / SHORTLIST).mkdir(exist_ok=True)
+        words.save(output / SHORTLIST)
+    if folder != output / "data":
+        _link(output / "data", folder)
+    replace_text(output / "config.json", config.to_json(final, {CORPUS_SUM: corpus.identity(folder)}))
+
+
+def _refuse_contradictions(request: Request, asked: RunConfig, prepared: Overrides) -> None:
+    wanted = config.flatten(asked)
+    for name, value in prepared.items():
+        if name in request.settings and wanted[name] != value:
+            raise ConfigError(
+                f"the corpus in {request.data} was prepared with {name}={value}, not {wanted[name]}: "
+                "leave that setting out, or prepare the text again"
+            )
+
+
+def _corpus_in(request: Request, data: Path) -> Path:
+    """Return the folder of the prepared corpus; whatever an interrupted command left in its place must give way."""
+    assert request.data
+    if data.resolve() == request.data.resolve() and not data.is_symlink():
+        return data
+    if data.exists() and not data.is_symlink():
+        raise UserError(f"{data} holds another corpus than {request.data}: remove it, or choose another --output")
+    return request.data
 
 
 def _fitting_preset(request: Request, n_pairs: int, start: Start | None, budget: Budget, talk: Talk) -> Overrides:
@@ -171,14 +256,29 @@ def _in_words(final: RunConfig) -> str:
 
 
 def _prepare(request: Request, asked: RunConfig, start: Start | None, data: Path, talk: Talk) -> Summary:
+    """Prepare the text, unless an interrupted command has prepared the same text in the same way."""
     text = request.text()
     if text.description:
         talk(text.description)
-    if (data / "corpus.json").exists():  # the run was cut off between preparing and training
-        summary = corpus.read_summary(data)
-        if summary.is_of(text) and summary.tokenizer == asked.data.tokenizer:
-            return summary
-    if start:
-        return corpus.prepare(text, data, asked.data, start.tokenizer, talk)
-    vocab_size = asked.model.vocab_size if MODEL_VOCAB in request.settings else None
-    return corpus.prepare(text, data, asked.data, vocab_size, talk)
+    chosen = asked.model.vocab_size if MODEL_VOCAB in request.settings else None
+    vocabulary = start.tokenizer if start else chosen
+    if data.is_symlink():  # an interrupted command linked a prepared corpus
+        data.unlink()
+    elif (data / "corpus.json").exists():
+        found = corpus.read_summary(data)
+        if _is_prepared(found, text, asked, vocabulary):
+            return found
+        talk(f"preparing the text again: {data} was made from other text or with other settings")
+        shutil.rmtree(data)
+    return corpus.prepare(text, data, asked.data, vocabulary, talk)
+
+
+def _is_prepared(
+    found: Summary, text: ParallelText, asked: RunConfig, vocabulary: int | SubwordTokenizer | None
+) -> bool:
+    """Return whether preparing the text would make the corpus that was found."""
+    if not found.is_of(text) or corpus.STANDARD_INPUT in text.sums:
+        return False
+    if found.settings != corpus.preparation_settings(asked.data):
+        return False
+    return found.asked_vocabulary == corpus.asked_vocabulary(vocabulary)

@@ -1,18 +1,20 @@
-"""A training run: from raw text to a published model, saved on the way, and taken up again where it stopped.
+"""A training run: from raw text to a published model, saved on the way, and resumed where it stopped.
 
 DIR/config.json  data/  checkpoints/step-N/  log.jsonl  tensorboard/  training.png, and in the end
-DIR/model.safetensors  tokenizer.json: the average of the last checkpoints, or the best one if that is better
+DIR/model.safetensors  tokenizer.json  shortlist.safetensors  README.md  SHA256SUMS: the average of the last
+checkpoints, or the best one if that is better
 """
 
 import contextlib
 import math
+import shutil
 import signal
 import threading
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 from pathlib import Path
-from typing import NamedTuple
+from typing import NamedTuple, NoReturn
 
 from filelock import FileLock, Timeout
 from rich.console import Console
@@ -21,7 +23,7 @@ from multihead import checkpoint, corpus, distributed, shortlist
 from multihead.augment import other_forms
 from multihead.card import write_card
 from multihead.checkpoint import Tensors
-from multihead.config import SearchConfig, UserError
+from multihead.config import BEAM, SearchConfig, UserError
 from multihead.corpus import Talk
 from multihead.cost import counted_flops
 from multihead.devices import matmul_flops, precision_name
@@ -32,11 +34,12 @@ from multihead.journal import Figures, Journal, Silence, plain_talk
 from multihead.metrics import scores
 from multihead.model import count_parameters
 from multihead.plan import LONGEST
-from multihead.request import Request, settled
+from multihead.request import CORPUS_SUM, Request, settled
 from multihead.shortlist import Shortlist
-from multihead.start import start_from
+from multihead.start import SHORTLIST, start_from
 from multihead.tokenizer import SubwordTokenizer
 from multihead.trainer import Meter, Trainer, training_seconds
+from multihead.tuning import MOST_SENTENCES, Tuned, Tuner, ValidationText, shortlists
 
 MAX_SKIPPED = 10  # steps in a row without a usable gradient, after which a run is stopped
 N_EXAMPLES = 4  # validation sentences shown at the end
@@ -46,10 +49,12 @@ LONG_RUN = 86_400 * LONGEST  # seconds; who starts a longer one is warned
 
 
 def train(request: Request, console: Console | None = None) -> Path:
-    """Train into `request.output` and return it; called again, go on where the run stopped.
+    """Train into `request.output` and return it; called again, resume where the run stopped.
+
+    After SIGINT or SIGTERM the run is saved, and then KeyboardInterrupt or SystemExit(143) is raised.
 
     Under torchrun every process calls it. The first one prepares, validates and writes; all of them have to see the
-    folder that it writes into.
+    folder that it writes into. A signal makes it return, since torchrun takes any other end for a failure.
     """
     started = time.monotonic()
     with distributed.joined() as ranks:
@@ -57,9 +62,19 @@ def train(request: Request, console: Console | None = None) -> Path:
         with _only_writer(request.output) if ranks.is_first else contextlib.nullcontext():
             trainer = _make_trainer(request, ranks, plain_talk(console), started)
             with _journal(request.output, console, trainer) as journal:
-                reason = Run(trainer, journal, request.output).until_finished()
+                run = Run(trainer, journal, request.output)
+                reason = run.until_finished()
                 journal.say(f"stopped at step {trainer.state.step:,}: {reason}")
+    if run.stopped_by and not distributed.under_torchrun():
+        _leave(run.stopped_by)
     return request.output
+
+
+def _leave(number: int) -> NoReturn:
+    """End as a process that did not handle the signal would, so that scripts notice."""
+    if number == signal.SIGINT:
+        raise KeyboardInterrupt
+    raise SystemExit(128 + number)
 
 
 def _make_trainer(request: Request, ranks: Ranks, talk: Talk, started: float) -> Trainer:
@@ -67,7 +82,7 @@ def _make_trainer(request: Request, ranks: Ranks, talk: Talk, started: float) ->
     run_config, data = ranks.from_first(lambda: settled(request, talk, ranks.n_ranks))
     trainer = Trainer(run_config, data, SubwordTokenizer.load(data / "tokenizer.json"), ranks)
     trainer.state.seconds = ranks.from_first(lambda: time.monotonic() - started)
-    if saved := ranks.from_first(lambda: _newest_checkpoint(request.output, talk)):
+    if saved := ranks.from_first(lambda: _checkpoint_to_resume(request.output, talk)):
         trainer.restore(checkpoint.load(saved), saved)
         talk(f"going on from step {trainer.state.step:,}")
     elif name := run_config.train.start_from:
@@ -81,8 +96,14 @@ def _make_trainer(request: Request, ranks: Ranks, talk: Talk, started: float) ->
     return trainer
 
 
-def _newest_checkpoint(output: Path, talk: Talk) -> Path | None:
+def _checkpoint_to_resume(output: Path, talk: Talk) -> Path | None:
+    """Remove what a crash left behind, and return the newest checkpoint."""
     checkpoint.sweep(output / "checkpoints")
+    for partial in output.glob(".*.partial"):
+        if partial.is_dir() and not partial.is_symlink():
+            shutil.rmtree(partial)
+        else:
+            partial.unlink()
     return checkpoint.newest_intact(output / "checkpoints", talk)
 
 
@@ -93,10 +114,15 @@ def _journal(output: Path, console: Console, trainer: Trainer) -> Journal | Sile
 @contextlib.contextmanager
 def _only_writer(output: Path) -> Iterator[None]:
     """Hold a run's folder for this process; the lock ends with the process, however that ends."""
+    lock, is_new = output / ".lock", not output.exists()
     try:
         output.mkdir(parents=True, exist_ok=True)
-        with FileLock(output / ".lock", timeout=0):
-            yield
+        with FileLock(lock, timeout=0):
+            try:
+                yield
+            finally:
+                if is_new and list(output.iterdir()) == [lock]:  # the request was refused
+                    shutil.rmtree(output)
     except Timeout:
         raise UserError(f"another process is training into {output}: wait for it, or choose another folder") from None
 
@@ -126,9 +152,11 @@ class Run:
         self._started = time.monotonic() - trainer.state.seconds
         self._first_step, self._first_seconds = trainer.state.step, trainer.state.seconds
         self._saved_seconds = trainer.state.seconds
+        self._saved_step = trainer.state.step or -1  # the checkpoint that the run resumes from has been verified
         self._validated_step = -1
         self._warned = False
         self._signal = 0  # that some process was asked to stop with
+        self.stopped_by = 0  # the signal that ended the run before it was complete
 
     def until_finished(self) -> str:
         """Train until the run is complete or a signal asks to leave; returns why it stopped."""
@@ -137,10 +165,14 @@ class Run:
             while not (reason := self._complete()):
                 if self._signal:
                     self._save()
+                    self.stopped_by = self._signal
                     asked = signal.Signals(self._signal).name
                     return f"asked to stop ({asked}); run the same command again to go on"
                 self._step(received)
-        if self.ranks.from_first(lambda: checkpoint.published_step(self.output)) == self.trainer.state.step:
+        step = self.trainer.state.step
+        if self.ranks.from_first(lambda: checkpoint.is_published(self.output, step)):
+            if self._saved_step != step:
+                self._save()  # its checkpoint was damaged
             return f"{reason}; raise --steps or --minutes to go on"
         if self._validated_step != self.trainer.state.step:
             self._validate(bleu_sentences=0)  # what is published is translated and scored right after
@@ -224,12 +256,13 @@ class Run:
         saved = self.trainer.checkpoint()
         if self.ranks.is_first:
             self._write(saved)
-        self._saved_seconds = state.seconds
+        self._saved_step, self._saved_seconds = state.step, state.seconds
         self.trainer.meter.since += time.perf_counter() - began
 
     def _write(self, saved: checkpoint.Checkpoint) -> None:
         state = saved.state
-        if state.step not in checkpoint.saved_steps(self.checkpoints) or self._complete():
+        # A folder of this step that this run neither wrote nor resumed from is damaged: it is replaced.
+        if state.step != self._saved_step or self._complete():
             checkpoint.save(self.checkpoints, saved)
         regular = self._regular_steps()[-self.config.keep :]
         checkpoint.prune(self.checkpoints, {*regular, state.best_step, state.step})
@@ -240,18 +273,26 @@ class Run:
         return [step for step in steps if step % self.config.save_every == 0 or step == self.trainer.state.step]
 
     def _publish(self) -> None:
+        """Make everything that belongs to the model, then write it, the weights last.
+
+        The weights carry the step, so a publication that is interrupted counts as none and is repeated.
+        """
         trainer = self.trainer
         published, weights, loss = self._chosen()
         checkpoint.load_weights(trainer.model, weights, self.checkpoints)
-        provenance = self._provenance(published, loss)
-        checkpoint.save_model(self.output, weights, trainer.config, trainer.tokenizer.to_json(), provenance)
-        forms = other_forms(trainer.tokenizer, trainer.config.data)
-        lexicons = shortlist.learn(trainer.train_shards, trainer.config.model.vocab_size, forms)
-        self._publish_shortlist(shortlist.shortlist_of(lexicons, shortlist.SIZES[0]))
+        tuned = Tuner(trainer.model, trainer.tokenizer, self._validation_text()).tune(self.config, self._shortlists())
+        provenance = self._provenance(published, loss, tuned)
         summary = corpus.read_summary(self.output / "data")
-        replace_text(self.output / "README.md", write_card(self.output.name, trainer.config, summary, provenance))
+        card = write_card(self.output.name, trainer.config, summary, provenance)
+        if tuned.shortlist:
+            tuned.shortlist.save(self.output)
+        else:
+            (self.output / shortlist.FILE).unlink(missing_ok=True)  # of an earlier publication
+        replace_text(self.output / "README.md", card)
+        vocabulary = trainer.tokenizer.to_json()
+        checkpoint.save_model(self.output, weights, trainer.config, vocabulary, provenance, tuned.search)
         self.journal.draw()
-        self._tell_published(provenance)
+        self._tell_published(provenance, tuned)
 
     def _chosen(self) -> Choice:
         """§6.1: the average of the last checkpoints; or the one of the lowest loss, if that of the average is higher.
@@ -259,45 +300,61 @@ class Run:
         Where a text is learned by heart the loss rises long before translations get worse. So an average that clearly
         translates better is published all the same.
         """
-        state, steps = self.trainer.state, self._regular_steps()[-self.config.average :]
-        weights = self._averaged(steps)
+        state, folders = self.trainer.state, self._intact(self._regular_steps()[-self.config.average :])
+        weights = checkpoint.average(folders)
         checkpoint.load_weights(self.trainer.model, weights, self.checkpoints)
-        average = Choice(f"the average of {len(steps)} checkpoints", weights, self.trainer.validation_loss())
-        if state.best_loss is None or average.loss <= state.best_loss:
+        average = Choice(f"the average of {len(folders)} checkpoints", weights, self.trainer.validation_loss())
+        if state.best_loss is None or average.loss <= state.best_loss or not (best := self._intact([state.best_step])):
             return average
-        alone = Choice(f"step {state.best_step:,}", self._averaged([state.best_step]), state.best_loss)
+        alone = Choice(f"step {state.best_step:,}", checkpoint.average(best), state.best_loss)
         if self.config.bleu_sentences and self._bleu(average) > self._bleu(alone) + CLEARLY_BETTER:
             return average
         return alone
 
-    def _averaged(self, steps: Sequence[int]) -> Tensors:
-        return checkpoint.average([self.checkpoints / f"step-{step}" for step in steps])
+    def _intact(self, steps: Sequence[int]) -> list[Path]:
+        """Return the checkpoints of these steps; one whose weights are damaged is reported and left out."""
+        folders = [self.checkpoints / f"step-{step}" for step in steps]
+        return list(checkpoint.intact(folders, self.journal.say, [checkpoint.WEIGHTS]))
 
     def _bleu(self, choice: Choice) -> float:
         checkpoint.load_weights(self.trainer.model, choice.weights, self.checkpoints)
         return self.trainer.validation_bleu(self.config.bleu_sentences)
 
-    def _publish_shortlist(self, words: Shortlist) -> None:
-        """With the words of the model that the run started from: it knows more than this text."""
-        if self.config.start_from:
-            before = shortlist.load(self.output)
-            if before is None:
-                return  # that model may say anything
-            words = words.joined(before)
-        words.save(self.output)
+    def _validation_text(self) -> ValidationText:
+        trainer, shards = self.trainer, self.trainer.valid_shards
+        pairs = [shards[pair] for pair in range(min(len(shards), MOST_SENTENCES))]
+        return ValidationText(
+            segments=[source.tolist() for source, _ in pairs],
+            sources=[trainer.tokenizer.decode(source.tolist()) for source, _ in pairs],
+            references=[trainer.tokenizer.decode(target.tolist()) for _, target in pairs],
+            source_lang=trainer.config.data.source_lang,
+            target_lang=trainer.config.data.target_lang,
+        )
 
-    def _provenance(self, published: str, loss: float) -> checkpoint.Provenance:
-        """What the card and `multihead info` say of the model; validation text is translated with the paper's beam."""
+    def _shortlists(self) -> list[Shortlist]:
+        """Learn shortlists, the smallest first; words of the model that the run started from stay possible."""
+        trainer, before = self.trainer, None
+        if self.config.start_from:
+            before = shortlist.load(self.output / SHORTLIST) or shortlist.load(self.output)  # as older versions kept it
+            if before is None:
+                return []  # that model may say anything
+        forms = other_forms(trainer.tokenizer, trainer.config.data)
+        found = shortlists(shortlist.learn(trainer.train_shards, trainer.config.model.vocab_size, forms))
+        return [words.joined(before) for words in found] if before else found
+
+    def _provenance(self, published: str, loss: float, tuned: Tuned) -> checkpoint.Provenance:
+        """What the card and `multihead info` say of the model; validation text is translated as the model is used."""
         trainer, state = self.trainer, self.trainer.state
         parameters, capacity = count_parameters(trainer.model), self.ranks.n_ranks * matmul_flops(trainer.device)
         figures = {"loss": loss, "perplexity": math.exp(min(loss, 700.0))}
-        translated = trainer.translate_validation(N_SCORED, SearchConfig())
+        translated = trainer.translate_validation(N_SCORED, SearchConfig().of_model(tuned.search), tuned.shortlist)
         _, translations, references = zip(*translated, strict=True)
         found = scores(translations, references, trainer.config.data.target_lang)
         return {
             "steps": state.step,
             "published": published,
             **({"started_from": self.config.start_from} if self.config.start_from else {}),
+            CORPUS_SUM: corpus.identity(self.output / "data"),
             "parameters": parameters,
             "target_tokens": state.tokens_seen,
             "seconds": round(state.seconds, 1),
@@ -308,12 +365,16 @@ class Run:
             "scores": [{"set": f"validation, {len(translations)} sentences", **asdict(score)} for score in found],
         }
 
-    def _tell_published(self, provenance: checkpoint.Provenance) -> None:
+    def _tell_published(self, provenance: checkpoint.Provenance, tuned: Tuned) -> None:
         bleu, *_ = (score["value"] for score in provenance["scores"])
         figures = {f"valid_{name}": value for name, value in provenance["validation"].items()}
-        self.journal.say(f"published {provenance['published']}, beam 4:")
+        words = "with a shortlist" if tuned.shortlist else "without a shortlist, which would cost BLEU"
+        self.journal.say(
+            f"published {provenance['published']}, searched with beam {BEAM}, alpha {tuned.search.alpha:g}, {words}:"
+        )
         self._record({**figures, "valid_bleu": bleu, "published": 1.0})
-        for source, translation, reference in self.trainer.translate_validation(N_EXAMPLES, SearchConfig()):
+        search = SearchConfig().of_model(tuned.search)
+        for source, translation, reference in self.trainer.translate_validation(N_EXAMPLES, search, tuned.shortlist):
             self.journal.say(f"  source       {source}\n  translation  {translation}\n  reference    {reference}\n")
 
 

@@ -26,7 +26,7 @@ _TERMINALS = (
     "\U00016e98\U0001bc9f\U0001da88"
 )
 _CLOSERS = "\"'»”’“)\\]」』）】》〉"  # noqa: RUF001  # typographic and full-width marks are meant
-_UNSEEN = re.compile("[\"«»“”„‟()\\[\\]\ud800-\udfff]")
+_UNSEEN = re.compile('["«»“”„‟()\\[\\]\ud800-\udfff]')
 _OPENERS_AT_END = re.compile(r"(?<=\s)(?:[«„“‟(\[]\s*|\")+$")
 _FURTHER_END = re.compile(rf"[{_TERMINALS}]+[{_CLOSERS}]*\s*|…+[{_CLOSERS}]*\s+|(?<=\bI)\.\s+")
 NEAR = 60  # characters around a boundary that decide about it

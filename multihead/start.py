@@ -8,11 +8,12 @@ from pathlib import Path
 
 from multihead import checkpoint, config
 from multihead.config import ConfigError, Overrides, RunConfig, UserError
-from multihead.hub import find_model
+from multihead.hub import find_model, is_on_hub
 from multihead.model import Transformer
 from multihead.tokenizer import SubwordTokenizer
 
 KEPT_DATA = ("data.tokenizer", "data.tree")  # what a vocabulary and a shape say of the text
+SHORTLIST = "start"  # folder of a run that keeps the model's shortlist, since the model itself may be removed
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,11 +29,7 @@ class Start:
     @property
     def kept(self) -> Overrides:
         """What a run cannot change; dropout has no weights."""
-        return {
-            name: value
-            for name, value in config.flatten(self.config).items()
-            if name in KEPT_DATA or (name.startswith("model.") and name != "model.dropout")
-        }
+        return {name: value for name, value in config.flatten(self.config).items() if is_kept(name)}
 
     def kept_in(self, asked: RunConfig, settings: Overrides) -> RunConfig:
         """What was asked for, with the model as it is.
@@ -56,6 +53,23 @@ class Start:
                 f"the text in {data} was prepared with another vocabulary than that of {self.name}: "
                 f"`multihead prepare --from {self.name}` takes the model's"
             )
+
+
+def is_kept(name: str) -> bool:
+    """Return whether a setting is the model's own."""
+    return name in KEPT_DATA or (name.startswith("model.") and name != "model.dropout")
+
+
+def is_same_model(one: str, other: str) -> bool:
+    """Return whether two values of `--from` name one model, as `m` and `./m` do."""
+    return one == other or ("" not in (one, other) and _place(one) == _place(other))
+
+
+def _place(name: str) -> str:
+    try:
+        return name if is_on_hub(name) else str(find_model(name).resolve())
+    except UserError:  # a run resumes without the model that it started from
+        return str(Path(name).resolve())
 
 
 def start_from(name: str) -> Start:

@@ -26,6 +26,7 @@ from multihead.metrics import bleu
 from multihead.optimizers import make_optimizers
 from multihead.parallel import Objective, spread, summed_later, trained_model
 from multihead.search import search
+from multihead.shortlist import Shortlist
 from multihead.tokenizer import SubwordTokenizer
 from multihead.variants import build_model
 
@@ -193,12 +194,14 @@ class Trainer:
             n_tokens += batch.n_tokens
         return total / n_tokens
 
-    def translate_validation(self, most: int, config: SearchConfig = GREEDY) -> list[tuple[str, str, str]]:
+    def translate_validation(
+        self, most: int, config: SearchConfig = GREEDY, words: Shortlist | None = None
+    ) -> list[tuple[str, str, str]]:
         """(source, translation, reference) of the first validation pairs."""
         self.model.eval()
         found: list[tuple[int, tuple[str, str, str]]] = []
         for pairs, batch in batches.in_order(self.valid_shards, self.config.data.batch_tokens, most):
-            outputs = search([self.model], batch.source.to(self.device), config)
+            outputs = search([self.model], batch.source.to(self.device), config, shortlist=words)
             for pair, output in zip(pairs.tolist(), outputs, strict=True):
                 source, reference = (self.tokenizer.decode(ids.tolist()) for ids in self.valid_shards[pair])
                 found.append((pair, (source, self.tokenizer.decode(output.best(1)[0].tokens), reference)))

@@ -32,6 +32,8 @@ from multihead.tokenizer import SubwordTokenizer
 MAX_CHARACTERS = 1_000_000  # of a text, about a book; the rest is cut off before it costs anything
 LONG_PIECE = 50  # characters; no piece of a vocabulary is that long
 SHORT, SHORT_TEXT = 0.4, 12  # an output of fewer tokens than this share of a source of so many is suspicious
+# An imported model of several target languages is told which one at the start of a sentence.
+_LANGUAGE_CODE = re.compile(r"\s*>>[\w-]+<<\s*")
 _CONTROL = re.compile("[\x00-\x08\x0e-\x1b\x7f]")  # characters that are neither text nor white space
 
 
@@ -132,10 +134,13 @@ class Translator:
             text = text[:MAX_CHARACTERS]
         text = _CONTROL.sub(" ", text.encode(errors="replace").decode())  # half of a surrogate pair is no text
         text = normalize(text, self.config.data.unicode)
+        code = _LANGUAGE_CODE.match(text) if self.config.data.tokenizer == "unigram" else None
+        prefix = code[0] if code else ""
         is_split = config.split and not self.config.data.tree
-        sentences, gaps = cut(text, self.config.data.source_lang) if is_split else uncut(text)
+        body = text[len(prefix) :]
+        sentences, gaps = cut(body, self.config.data.source_lang) if is_split else uncut(body)
         for sentence, gap in zip(sentences, gaps, strict=False):
-            self._add(job, sentence, gap)
+            self._add(job, prefix + sentence, gap)
         return job
 
     def _add(self, job: "_Job", sentence: str, gap: str) -> None:

@@ -44,14 +44,16 @@ def main(
     model, tokenizer, config = checkpoint.load_model(run)
     provenance = checkpoint.read_provenance(run)
     weights = {name: tensor.half() for name, tensor in checkpoint.weights_of(model).items()}
-    checkpoint.save_model(output, weights, config, tokenizer.to_json(), provenance)
+    search = checkpoint.read_search(run)
+    output.mkdir(parents=True, exist_ok=True)
     if words := shortlist.load(run):
         words.save(output)
+    checkpoint.save_model(output, weights, config, tokenizer.to_json(), provenance, search)
     # What is scored is what ships, rounded weights and all.
     report = evaluate(str(output), TestSet(source=source, reference=reference), SearchConfig(), engine="torch")
     bleu_and_chrf = report.scores[:2]
     provenance["scores"] += [{"set": f"test, {report.sentences} sentences", **asdict(one)} for one in bleu_and_chrf]
-    checkpoint.save_model(output, weights, config, tokenizer.to_json(), provenance)
+    checkpoint.save_model(output, weights, config, tokenizer.to_json(), provenance, search)
     card = write_card(output.name, config, corpus.read_summary(run / "data"), provenance)
     (output / "README.md").write_text(card + NOTES, encoding="utf-8")
 

@@ -212,16 +212,13 @@ def scaled(model: ModelConfig, scale: int) -> Overrides:
 
 
 def train_rows(study: Study, rows: Sequence[str], talk: Talk) -> dict[str, Record]:
-    """Train each row that is not complete, and give what came of those that are; a signal ends it early."""
+    """Train each row that is not complete, and return the outcome of all."""
     requests = {row: study.request(row) for row in rows}
     waiting = [row for row in rows if not is_complete(requests[row])]
     for number, row in enumerate(waiting, start=1):
         talk(f"row {number} of {len(waiting)}: {row}")
         train(requests[row])
-        if not is_complete(requests[row]):
-            talk(f"{row} is not complete: the same command goes on from here")
-            break
-    return {row: _outcome(request.output) for row, request in requests.items() if is_complete(request)}
+    return {row: _outcome(request.output) for row, request in requests.items()}
 
 
 def is_complete(request: Request) -> bool:

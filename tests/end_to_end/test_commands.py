@@ -49,6 +49,18 @@ def test_standard_input_keeps_its_line_count(trained: Path) -> None:
     assert result.stdout.split("\n")[0] == "a b"
 
 
+def test_a_reader_that_has_seen_enough_ends_the_command_quietly(trained: Path, tmp_path: Path) -> None:
+    """As `head -1` does, while there is more to write than a pipe holds."""
+    (tmp_path / "many").write_bytes(b"copy a b\n" * 40_000)
+    command = [sys.executable, "-m", "multihead", "translate", trained, "--beam", "1", "--input", tmp_path / "many"]
+    with subprocess.Popen([*map(str, command)], stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+        assert process.stdout and process.stderr
+        assert process.stdout.readline() == b"a b\n"
+        process.stdout.close()
+        assert process.stderr.read() == b""
+    assert process.returncode == 141
+
+
 def test_json_has_every_part(trained: Path) -> None:
     line = json.loads(multihead("translate", trained, "--json", "--n-best", "2", "reverse a b").stdout)
     assert {"text", "score", "tokens", "alternatives", "alignment", "warnings"} <= line.keys()

@@ -218,7 +218,7 @@ def start(request: Request, *more: str) -> subprocess.Popen[str]:
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-def test_a_signal_saves_and_leaves_with_0_and_the_run_ends_as_if_nothing_had_been(
+def test_a_signal_saves_and_ends_the_command_as_signals_do_and_the_same_command_resumes(
     quick_request: Request, number: signal.Signals
 ) -> None:
     settings = {**QUICK, "train.steps": 400, "train.save_every": 100, "train.validate_every": 100}
@@ -229,10 +229,15 @@ def test_a_signal_saves_and_leaves_with_0_and_the_run_ends_as_if_nothing_had_bee
         time.sleep(0.02)
     process.send_signal(number)
     out, err = process.communicate(timeout=60)
-    assert (process.returncode, out) == (0, ""), err
-    assert f"asked to stop ({number.name})" in err
+    assert (process.returncode, out) == (128 + number, ""), err
+    assert f"asked to stop ({number.name}); run the same command again to go on" in err
+    assert "Traceback" not in err
     stopped_at = checkpoint.saved_steps(request.output / "checkpoints")[-1]
     assert stopped_at < 400
+    info = subprocess.run(
+        [sys.executable, "-m", "multihead", "info", request.output], capture_output=True, text=True, check=True
+    )
+    assert info.stderr == f"{request.output} is not published yet: using its newest checkpoint, step-{stopped_at}\n"
 
     train(request)
     whole = replace(request, output=request.output.with_name("whole"))

@@ -11,10 +11,15 @@ from dataclasses import replace
 from multiprocessing.context import ForkServerContext
 from multiprocessing.process import BaseProcess
 from pathlib import Path
+from typing import Any
 
 import pytest
+from rich.console import Console
+from typer.testing import CliRunner
 
 from multihead import checkpoint
+from multihead.cli import app
+from multihead.config import ConfigError
 from multihead.request import Request
 from multihead.run import train
 from tests.conftest import QUICK
@@ -161,3 +166,73 @@ def test_the_clock_of_a_run_goes_on(request_: Request) -> None:
     time.sleep(0.5)
     train(request_)
     assert first < checkpoint.load(folder / "step-24").state.seconds
+
+
+# The same command, whatever its options are
+
+
+class InterruptingConsole(Console):
+    """Sends Ctrl-C to its own process when the second step is logged."""
+
+    def print(self, *lines: Any, **options: Any) -> None:
+        if "step 2 " in str(lines):
+            os.kill(os.getpid(), signal.SIGINT)
+
+
+@pytest.fixture(scope="module")
+def first_model(tmp_path_factory: pytest.TempPathFactory, toy_text: tuple[Path, Path]) -> Path:
+    """A model to start from."""
+    output = tmp_path_factory.mktemp("first") / "model"
+    settings = {**QUICK, "train.steps": 1}
+    return train(Request(output=output, source=toy_text[0], target=toy_text[1], preset="tiny", settings=settings))
+
+
+@pytest.mark.parametrize("starts_from_a_model", [False, True])
+@pytest.mark.parametrize("preset", [None, "tiny", "small"])
+def test_an_interrupted_command_resumes(
+    quick_request: Request, first_model: Path, preset: str | None, starts_from_a_model: bool
+) -> None:
+    """Without a preset, with the model's own and with another."""
+    settings = {**QUICK, "train.steps": 4, "train.log_every": 1}
+    if starts_from_a_model:
+        settings = {name: value for name, value in settings.items() if not name.startswith("model.")}
+        settings["train.start_from"] = str(first_model)
+    request = replace(quick_request, preset=preset, settings=settings)
+    with pytest.raises(KeyboardInterrupt):
+        train(request, InterruptingConsole(stderr=True))
+    begun = checkpoint.read_config(request.output)
+    assert checkpoint.saved_steps(request.output / "checkpoints")[-1] < 4
+    train(request)
+    assert checkpoint.is_published(request.output, 4)
+    assert checkpoint.read_config(request.output) == begun
+    whole = replace(request, output=request.output.with_name("whole"))
+    train(whole)
+    assert weights(request) == weights(whole)
+
+
+def test_a_model_to_start_from_may_be_spelled_in_other_ways(
+    quick_request: Request, first_model: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(first_model.parent)
+    settings = {name: value for name, value in QUICK.items() if not name.startswith("model.")}
+    for steps, name in enumerate(["model", "./model", str(first_model)], start=1):
+        given = {**settings, "train.steps": steps, "train.start_from": name}
+        train(replace(quick_request, preset=None, settings=given))
+        assert checkpoint.published_step(quick_request.output) == steps
+    with pytest.raises(ConfigError, match=r"has train\.start_from=model, not en-de"):
+        train(replace(quick_request, preset=None, settings={**settings, "train.start_from": "en-de"}))
+
+
+def test_a_command_with_a_run_file_a_vocabulary_and_minutes_resumes(quick_request: Request, tmp_path: Path) -> None:
+    run_file = tmp_path / "run.toml"
+    sections: dict[str, list[str]] = {}
+    for name, value in {**QUICK, "train.steps": 2}.items():
+        section, _, field = name.partition(".")
+        sections.setdefault(section, []).append(f"{field} = {value!r}")
+    run_file.write_text("".join(f"[{name}]\n" + "\n".join(fields) + "\n" for name, fields in sections.items()))
+    command = ["train", f"--source={quick_request.source}", f"--target={quick_request.target}", "--vocab-size=270"]
+    command += [f"--output={quick_request.output}", f"--config={run_file}", "--minutes=60"]
+    for _ in range(2):
+        result = CliRunner().invoke(app, command)
+        assert result.exit_code == 0, result.exception
+    assert checkpoint.is_published(quick_request.output, 2)

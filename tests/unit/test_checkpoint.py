@@ -132,6 +132,17 @@ def test_what_a_crash_left_behind_is_swept(tmp_path: Path) -> None:
     assert not list(tmp_path.iterdir())
 
 
+def test_a_checkpoint_that_was_complete_before_the_crash_gets_its_name(tmp_path: Path) -> None:
+    """A crash while a checkpoint is replaced must not cost both."""
+    folder = tmp_path / "checkpoints"
+    lose_the_sums(checkpoint.save(folder, sample(step=9, seed=1)))
+    checkpoint.save(tmp_path, sample(step=9, seed=2)).rename(folder / ".step-9.partial")
+    checkpoint.sweep(folder)
+    assert checkpoint.newest_intact(folder, quiet) == folder / "step-9"
+    assert same_tensors(checkpoint.load(folder / "step-9").weights, sample(seed=2).weights)
+    assert len(list(folder.iterdir())) == 1
+
+
 def test_averaging_is_the_mean_of_every_weight(tmp_path: Path) -> None:
     samples = [sample(step, seed=step) for step in (1, 2, 3)]
     mean = checkpoint.average([checkpoint.save(tmp_path, one) for one in samples])
@@ -157,7 +168,9 @@ def test_a_published_model_loads_again(tmp_path: Path) -> None:
 def test_a_run_that_was_cut_off_loads_from_its_newest_checkpoint(tmp_path: Path) -> None:
     checkpoint.save(tmp_path / "checkpoints", sample(step=9, seed=9))
     flip_a_byte(checkpoint.save(tmp_path / "checkpoints", sample(step=10)))
-    model, _, _ = checkpoint.load_model(tmp_path)
+    said: list[str] = []
+    model, _, _ = checkpoint.load_model(tmp_path, said.append)
+    assert said[-1] == f"{tmp_path} is not published yet: using its newest checkpoint, step-9"
     assert same_tensors(checkpoint.weights_of(model), sample(seed=9).weights)
     assert checkpoint.published_step(tmp_path) is None
 

@@ -191,15 +191,6 @@ def test_trained_rows_are_ranked_beside_the_paper(two_rows: table3.Study) -> Non
     assert any("Rank correlation (Spearman) with the paper over 2 rows" in line for line in lines)
 
 
-def test_what_ends_one_row_ends_the_others(prepared: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A signal makes `train` return with the row unfinished; the rows after it are not begun."""
-    begun, said = list[str](), list[str]()
-    monkeypatch.setattr(table3, "train", lambda request: begun.append(request.output.name))
-    assert table3.train_rows(study_of(prepared, tmp_path), ["base", "big"], said.append) == {}
-    assert begun == ["base"]
-    assert said[-1] == "base is not complete: the same command goes on from here"
-
-
 def test_a_row_of_other_text_is_refused(prepared: Path, tmp_path: Path) -> None:
     (tmp_path / "base" / "checkpoints" / "step-1").mkdir(parents=True)
     (tmp_path / "base" / "data").mkdir()
