@@ -19,7 +19,7 @@ from multihead import batches, checkpoint, corpus
 from multihead.augment import augmentation
 from multihead.checkpoint import Checkpoint, Tensors, TrainState, weights_of
 from multihead.config import RunConfig, SearchConfig, TrainConfig
-from multihead.devices import keep_memory, pick_device, pick_precision
+from multihead.devices import keep_memory, pick_device, pick_precision, pinned_threads
 from multihead.distributed import ALONE, Ranks, in_shards_like, whole
 from multihead.journal import Figures
 from multihead.metrics import bleu
@@ -102,6 +102,10 @@ class Trainer:
 
     def step(self) -> None:
         """One update of the weights (§5.3), from one or several batches, by one or several processes."""
+        with pinned_threads(self.device):
+            self._step()
+
+    def _step(self) -> None:
         train, step = self.config.train, self.state.step + 1
         taken = [next(self._stream) for _ in range(train.accumulate)]
         shares = batches.shared_out([batch for batch, _ in taken], self.ranks.rank, self.ranks.n_ranks)
