@@ -70,7 +70,7 @@ def keep_memory() -> None:
 def pinned_threads(device: torch.device) -> Iterator[None]:
     """Keep each of torch's threads on a core of its own inside this context.
 
-    The threads of a step wait for each other many thousand times. When another process needs a core, the scheduler keeps
+    The threads of a step wait for each other thousands of times. When another process needs a core, the scheduler keeps
     moving them around it, and a step takes three to four times as long; pinned, only the thread on that core is slowed
     down, and a step takes twice as long. On an idle machine it makes no difference. Only if torch uses every core that
     this process may use: otherwise the scheduler can find a free one.

@@ -11,16 +11,16 @@ from pathlib import Path
 
 import torch
 
-from multihead import corpus, presets
+from multihead import corpus, presets, sizing
 from multihead.config import Overrides, RunConfig, UserError, configure
 from multihead.corpus import Files, ParallelText, Shards, each
 from multihead.cost import GPUS, counted_flops
 from multihead.devices import apart, peak_memory_mb
 from multihead.model import count_parameters
-from multihead.presets import preset_for, vocab_size_for
+from multihead.presets import vocab_size_for
 from multihead.text import file_size, open_binary, read_pairs
 from multihead.tokenizer import SubwordTokenizer
-from multihead.trainer import Trainer
+from multihead.trainer import Trainer, training_seconds
 from multihead.variants import build_model
 
 SAMPLE = 20_000  # pairs that are looked at and trained on
@@ -80,17 +80,34 @@ def plan(files: tuple[Files, Files], preset: str | None, settings: Overrides, fo
     """What a run on these sources and targets will need, if it writes to the disk of `folder`."""
     source, target = files
     n_pairs = sum(map(_about_how_many, each(source)))
-    preset = preset or preset_for(n_pairs)[0]
-    asked = configure(presets.preset(preset), {"model.vocab_size": vocab_size_for(n_pairs)}, settings)
     with tempfile.TemporaryDirectory() as temporary:
         data = Path(temporary) / "data"
         sample = read_pairs(each(source)[0], each(target)[0])
-        summary = corpus.prepare(ParallelText(train=islice(sample, SAMPLE)), data, asked.data)
-        measured = apart(_measure, asked, data, steps)
+        summary = corpus.prepare(ParallelText(train=islice(sample, SAMPLE)), data, configure(settings).data)
         tokens = int(Shards(data, "train").lengths().sum())
         tokens_a_pair = tokens / summary.train_pairs
         target_tokens = Shards(data, "train").target_tokens() / summary.train_pairs * n_pairs
+        fixed = {"model.vocab_size": vocab_size_for(n_pairs)}
+        preset = preset or apart(_preset_for, round(target_tokens), {**fixed, **settings}, data)
+        asked = configure(presets.preset(preset), fixed, settings)
+        measured = apart(_measure, asked, data, steps)
     return _plan(asked, preset, (n_pairs, tokens_a_pair, target_tokens), measured, folder)
+
+
+def _preset_for(target_tokens: int, settings: Overrides, data: Path) -> str:
+    """The preset that `multihead train` would choose, in a process of its own."""
+    train = configure(settings).train
+    budget = sizing.Budget(
+        target_tokens=target_tokens,
+        seconds=training_seconds(train) if train.minutes else 3600 * sizing.DEFAULT_HOURS,
+        steps=train.steps if "train.steps" in settings else None,
+        is_set=bool(train.minutes),
+    )
+
+    def shape(name: str) -> RunConfig:
+        return configure(presets.preset(name), settings)
+
+    return sizing.fitting_preset(budget, shape, lambda name: sizing.measured_speed(shape(name), data)).preset
 
 
 def _measure(asked: RunConfig, data: Path, steps: int) -> Measured:

@@ -1,11 +1,9 @@
-"""Choices under a name: the paper's models, small ones, rows of Table 3; and what fits a corpus when none is named."""
+"""Choices under a name: the paper's models, small ones, rows of Table 3."""
 
 from multihead.config import ConfigError, Overrides, TrainConfig, nearest
 
 GENTLER_RATE = 0.3  # of a new model's
 FEWER_STEPS = 10  # times
-FEW_PAIRS = 60_000
-MANY_PASSES = 50  # of `tiny` over a text; who has time for more, has time for `thorough`
 
 _SMALL_DATA: Overrides = {
     # Pre-norm bears the larger rates that small models like, so a short warm-up is enough; Muon needs fewer steps; a
@@ -160,32 +158,21 @@ def preset(name: str) -> Overrides:
     return PRESETS[name]
 
 
-def preset_for(n_pairs: int, passes: float = 0.0) -> tuple[str, str]:
-    """The preset that fits a corpus of this size when the user names none, and why.
+def dropout_for(epochs: float, is_small: bool) -> float:
+    """Return the dropout that fits a run of this many epochs; `is_small` if larger models would memorize the text.
 
-    `passes` is how often `tiny` would see it in the time that the user has set, if any is.
-    """
-    if n_pairs < FEW_PAIRS and passes >= MANY_PASSES:
-        return "thorough", f"there is time for {passes:.0f} passes of a tiny model, and a larger one makes more of it"
-    if n_pairs < FEW_PAIRS:
-        return "tiny", "a larger model would need more time than it has, or learn so few by heart"
-    if n_pairs < 600_000:
-        return "small", "a larger model would take days on a small machine"
-    return "base", "they are enough for the model of the paper"
-
-
-def dropout_for(n_pairs: int, epochs: float) -> float:
-    """The dropout that fits a run which sees every pair so many times.
-
-    What is seen twice cannot be learned by heart, and dropout only slows it down; a small text that is seen dozens of
+    What is seen twice cannot be memorized, and dropout only slows learning down; a small text that is seen dozens of
     times needs much of it.
     """
-    if n_pairs >= 600_000:
-        return 0.1
     for fewer_than, dropout in ((4, 0.0), (8, 0.1), (15, 0.15), (50, 0.2)):
         if epochs < fewer_than:
             return dropout
-    return 0.3 if n_pairs < FEW_PAIRS else 0.2
+    return 0.3 if is_small else 0.2
+
+
+def fine_tuning_preset(n_pairs: int) -> str:
+    """Return the preset whose batches and schedule fit fine-tuning on so many pairs."""
+    return "tiny" if n_pairs < 60_000 else "small" if n_pairs < 600_000 else "base"
 
 
 def gentler(preset: Overrides) -> Overrides:

@@ -3,22 +3,18 @@
 import shutil
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
 from pathlib import Path
 
-import torch
-
-from multihead import checkpoint, config, corpus, presets, shortlist
-from multihead.config import ConfigError, ModelConfig, Overrides, RunConfig, TrainConfig, UserError, configure
+from multihead import checkpoint, config, corpus, presets, shortlist, sizing
+from multihead.config import ConfigError, Overrides, RunConfig, UserError, configure
 from multihead.corpus import Files, ParallelText, Summary, Talk
-from multihead.cost import counted_flops
-from multihead.devices import matmul_flops, pick_device, pick_precision
 from multihead.files import replace_text
+from multihead.sizing import Speed
 from multihead.start import SHORTLIST, Start, is_kept, is_same_model, start_from
 from multihead.tokenizer import SubwordTokenizer
 from multihead.trainer import learning_rate, training_seconds
 
-USED_CAPACITY = {torch.float32: 0.4, torch.bfloat16: 0.25}  # of the machine's, by a small model in training
+SHORT_RUN = 100  # steps; the time of a shorter run is not estimated
 MODEL_VOCAB = "model.vocab_size"
 START_FROM = "train.start_from"
 CORPUS_SUM = "corpus_sha256"  # in the provenance of a run: which prepared corpus it is trained on
@@ -59,37 +55,6 @@ class Request:
         if not self.source or not self.target:
             return corpus.EMBEDDED_LANGUAGES
         return corpus.languages_of(self.source, self.target)
-
-
-@dataclass(frozen=True)
-class Budget:
-    """A text, and the time there is to read it in."""
-
-    train: TrainConfig
-    vocab_size: int
-    n_tokens: int  # of target
-    n_processes: int
-
-    def passes_of_tiny(self) -> float:
-        """How often the smallest preset would see each pair in that time; 0 if there is no limit."""
-        tiny = configure(presets.preset("tiny"), {MODEL_VOCAB: self.vocab_size})
-        return self._passes_in_time(tiny.model) if self.train.minutes else 0.0
-
-    def expected_passes(self, planned: RunConfig) -> float:
-        """How often the run will see each pair, by the limit that is nearer."""
-        train = planned.train
-        by_steps = train.steps * train.accumulate * planned.data.batch_tokens / self.n_tokens
-        return min(by_steps, self._passes_in_time(planned.model)) if train.minutes else by_steps
-
-    def _passes_in_time(self, model: ModelConfig) -> float:
-        return training_seconds(self.train) * self._capacity / counted_flops(model, self.n_tokens)
-
-    @cached_property
-    def _capacity(self) -> float:
-        """What a small model gets of the machine, measured: operations a second."""
-        device = pick_device()
-        precision = pick_precision(self.train.precision, device)
-        return USED_CAPACITY[precision] * self.n_processes * matmul_flops(device, precision)
 
 
 def settled(request: Request, talk: Talk, n_processes: int) -> tuple[RunConfig, Path]:
@@ -188,17 +153,14 @@ def _begin(request: Request, talk: Talk, n_processes: int) -> tuple[RunConfig, P
     if start:
         start.check_vocabulary(folder)
     languages = {"data.source_lang": asked.data.source_lang, "data.target_lang": asked.data.target_lang}
-    budget = Budget(asked.train, summary.vocab_size, corpus.Shards(folder, "train").target_tokens(), n_processes)
-    fitting = _fitting_preset(request, summary.train_pairs, start, budget, talk)
-    if not request.preset and "model.dropout" not in fitting:
-        passes = budget.expected_passes(configure(fitting, request.settings, summary.prepared_with()))
-        dropout = presets.dropout_for(summary.train_pairs, passes)
-        fitting = {**fitting, "model.dropout": dropout}
-        talk(f"about {passes:.2g} passes over the text: dropout {dropout:g} (--set model.dropout=0.2 takes another)")
+    sizer = Sizer(request, summary, folder, n_processes)
+    fitting = _training_of(request, start, summary, talk) if request.preset or start else sizer.choose(talk)
     # What config.json says of the text is what the corpus was made with.
     final = configure(fitting, languages, request.settings, summary.prepared_with())
     _write_run(request.output, final, start, folder)
     talk(_in_words(final))
+    if final.train.steps > SHORT_RUN:
+        talk(sizer.estimate(final))
     return final, data
 
 
@@ -232,16 +194,71 @@ def _corpus_in(request: Request, data: Path) -> Path:
     return request.data
 
 
-def _fitting_preset(request: Request, n_pairs: int, start: Start | None, budget: Budget, talk: Talk) -> Overrides:
-    """The preset that was asked for, or that fits text and time; of a model to start from it says only how to train."""
-    passes = 0.0 if request.preset or start else budget.passes_of_tiny()
-    name, why = (request.preset, "") if request.preset else presets.preset_for(n_pairs, passes)
-    if start:
-        talk(f"starting from {start.name}: its shape and vocabulary, trained as in preset {name}, but more gently")
-        return {**presets.gentler(presets.preset(name)), **start.kept}
-    if why:
-        talk(f"{n_pairs:,} pairs: preset {name}; {why} (--preset takes another)")
-    return presets.preset(name)
+class Sizer:
+    """Chooses the model that fits text and time, by timing presets on the text."""
+
+    def __init__(self, request: Request, summary: Summary, data: Path, n_processes: int) -> None:
+        self._request, self._summary, self._data, self._n_processes = request, summary, data, n_processes
+        self._target_tokens = corpus.Shards(data, "train").target_tokens()
+        self._speeds: dict[RunConfig, Speed] = {}
+
+    def choose(self, talk: Talk) -> Overrides:
+        """Return the preset that fits, with the dropout that fits it."""
+        asked = configure(self._request.settings)
+        minutes, limited = asked.train.minutes, "train.steps" in self._request.settings
+        budget = sizing.Budget(
+            target_tokens=self._target_tokens,
+            seconds=training_seconds(asked.train) if minutes else 3600 * sizing.DEFAULT_HOURS,
+            steps=asked.train.steps if limited else None,
+            is_set=bool(minutes),
+        )
+        sized = sizing.fitting_preset(budget, self._shape, lambda name: self._speed(self._shape(name)))
+        talk(
+            f"Using preset {sized.preset} for {self._summary.train_pairs:,} sentence pairs "
+            f"({self._target_tokens:,} target tokens): {sized.reason}. Override with --preset."
+        )
+        preset = presets.preset(sized.preset)
+        if "model.dropout" in preset or sized.preset == "base":  # the paper's has the paper's dropout
+            return preset
+        epochs = self._tokens(self._shape(sized.preset)) / self._target_tokens
+        dropout = presets.dropout_for(epochs, sizing.is_small(budget, self._shape))
+        talk(f"Using dropout {dropout:g} for about {epochs:.2g} epochs. Override with --set model.dropout=0.2.")
+        return {**preset, "model.dropout": dropout}
+
+    def estimate(self, final: RunConfig) -> str:
+        """Say how long a run will take, before it begins."""
+        speed, train = self._speed(final), final.train
+        tokens = self._tokens(final)
+        hours = tokens / speed.tokens_a_second / 3600
+        duration = f"{hours:.1f} hours" if hours >= 2 else f"{60 * hours:.0f} minutes"
+        limit = "" if train.minutes else " Set a limit with --minutes."
+        return (
+            f"Estimated training time: {duration} for {tokens / speed.tokens_a_step:,.0f} steps "
+            f"({tokens / self._target_tokens:.2g} epochs) at {speed.tokens_a_second:,.0f} target tokens/s.{limit}"
+        )
+
+    def _shape(self, name: str) -> RunConfig:
+        return configure(presets.preset(name), self._request.settings, self._summary.prepared_with())
+
+    def _speed(self, shape: RunConfig) -> Speed:
+        if shape not in self._speeds:
+            self._speeds[shape] = sizing.measured_speed(shape, self._data, self._n_processes)
+        return self._speeds[shape]
+
+    def _tokens(self, planned: RunConfig) -> float:
+        """Target tokens that a run sees, by whichever limit is nearer."""
+        speed, train = self._speed(planned), planned.train
+        by_steps = train.steps * speed.tokens_a_step
+        return min(by_steps, training_seconds(train) * speed.tokens_a_second) if train.minutes else by_steps
+
+
+def _training_of(request: Request, start: Start | None, summary: Summary, talk: Talk) -> Overrides:
+    """Return the preset that was asked for; for fine-tuning only how it trains, with smaller steps."""
+    name = request.preset or presets.fine_tuning_preset(summary.train_pairs)
+    if not start:
+        return presets.preset(name)
+    talk(f"Starting from {start.name}: its shape and vocabulary, trained as preset {name} at a lower rate.")
+    return {**presets.gentler(presets.preset(name)), **start.kept}
 
 
 def _in_words(final: RunConfig) -> str:

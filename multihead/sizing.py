@@ -12,9 +12,7 @@ from pathlib import Path
 
 import torch
 
-from multihead import presets
-from multihead.config import Overrides, RunConfig, configure
-from multihead.corpus import Shards
+from multihead.config import RunConfig, configure
 from multihead.cost import counted_flops
 from multihead.model import count_parameters
 from multihead.tokenizer import SubwordTokenizer
@@ -29,7 +27,7 @@ PARAMETERS_A_TOKEN = 8.0  # of the text; a larger model would memorize it
 MANY_PASSES = 50  # of the smallest candidate over a text; with time for more, there is time for THOROUGH
 DEFAULT_HOURS = 24  # if the user sets no limit
 MEASURED_TOKENS = 4096  # of a batch that is timed: larger ones are hardly faster, and take long
-WARM_UP_STEPS, MEASURED_STEPS = 2, 4
+WARM_UP_STEPS, MEASURED_STEPS = 2, 3
 FASTER = 2.5  # a larger model makes better use of the machine, by no more than this
 
 
@@ -48,6 +46,7 @@ class Budget:
     target_tokens: int  # of the text, once
     seconds: float
     steps: int | None = None  # if the user limits them
+    is_set: bool = True  # whether the user set the time
 
     def tokens(self, speed: Speed) -> float:
         """Target tokens that a model of this speed sees."""
@@ -65,30 +64,33 @@ class Sized:
 
 def fitting_preset(budget: Budget, shape_of: Callable[[str], RunConfig], speed_of: Callable[[str], Speed]) -> Sized:
     """Return the preset that fits text and time. Presets that are clearly too large are not timed."""
-    smallest, *larger = CANDIDATES
-    speed = speed_of(smallest)
+    smallest = CANDIDATES[0]
+    chosen, speed = smallest, speed_of(smallest)
     passes = budget.tokens(speed) / budget.target_tokens
-    chosen, slowest = smallest, speed
-    for name in larger:
+    for name in CANDIDATES[1:]:
         shape = shape_of(name)
-        if parameters(shape) > PARAMETERS_A_TOKEN * budget.target_tokens:
+        can_be = _fills(budget, shape) and _is_enough(budget, shape, _at_best(speed, shape_of(chosen), shape))
+        if not can_be or not _is_enough(budget, shape, speed_of(name)):
             break
-        if not _is_enough(budget, shape, _at_best(slowest, shape_of(chosen), shape)):
-            break
-        speed = speed_of(name)
-        if not _is_enough(budget, shape, speed):
-            break
-        chosen, slowest = name, speed
+        chosen, speed = name, speed_of(name)
+    within = f"{budget.seconds / 3600:.0f} hours" if budget.seconds >= 7200 else f"{budget.seconds / 60:.0f} minutes"
     if chosen != smallest:
-        return Sized(preset=chosen, reason="the largest model that sees enough text in the time there is")
-    if parameters(shape_of(larger[0])) <= PARAMETERS_A_TOKEN * budget.target_tokens:
-        enough = _is_enough(budget, shape_of(smallest), slowest)
-        reason = "a larger model would not see enough text in the time there is"
-        return Sized(preset=smallest, reason=reason if enough else f"even the smallest {reason.partition(' ')[2]}")
-    if passes >= MANY_PASSES:
-        reason = f"a small text and time for {passes:.0f} epochs of a tiny model: a larger one makes more of them"
+        return Sized(preset=chosen, reason=f"the largest model that sees enough text within {within}")
+    if not is_small(budget, shape_of):
+        return Sized(preset=smallest, reason=f"a larger model would not see enough text within {within}")
+    if budget.is_set and passes >= MANY_PASSES:
+        reason = f"there is time for {passes:.0f} epochs of a tiny model, and a larger one makes more of them"
         return Sized(preset=THOROUGH, reason=reason)
     return Sized(preset=smallest, reason="a larger model would memorize so little text, or not finish in time")
+
+
+def is_small(budget: Budget, shape_of: Callable[[str], RunConfig]) -> bool:
+    """Return whether a text is too small for all candidates but the smallest."""
+    return not _fills(budget, shape_of(CANDIDATES[1]))
+
+
+def _fills(budget: Budget, shape: RunConfig) -> bool:
+    return parameters(shape) <= PARAMETERS_A_TOKEN * budget.target_tokens
 
 
 def _is_enough(budget: Budget, shape: RunConfig, speed: Speed) -> bool:
@@ -135,11 +137,3 @@ def measured_speed(shape: RunConfig, data: Path, n_processes: int = 1) -> Speed:
         tokens_a_second=n_processes * n_tokens / (time.perf_counter() - began),
         tokens_a_step=n_tokens / MEASURED_STEPS * batch_tokens / timed.data.batch_tokens,
     )
-
-
-def text_tokens(data: Path) -> int:
-    return Shards(data, "train").target_tokens()
-
-
-def shape_of_preset(name: str, *layers: Overrides) -> RunConfig:
-    return configure(presets.preset(name), *layers)

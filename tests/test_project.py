@@ -28,9 +28,9 @@ LAYERS = [
     {"card", "ctranslate2_export", "engines", "marian_export", "marian_import", "onnx_export", "trainer"},
     {
         *("bench_training", "ctranslate2_engine", "hub", "interop"),
-        *("paper.positions", "paper.schedule", "paper.table1", "plan"),
+        *("paper.positions", "paper.schedule", "paper.table1", "sizing", "tuning"),
     },
-    {"start"},
+    {"plan", "start"},
     {"request", "translate"},
     {"run"},
     {

@@ -1,0 +1,110 @@
+"""The model that fits a text and the time there is for it."""
+
+import itertools
+from pathlib import Path
+
+import pytest
+
+from multihead import corpus, presets, sizing
+from multihead.config import RunConfig, configure
+from multihead.cost import counted_flops
+from multihead.request import Request
+from multihead.run import train
+from multihead.sizing import Budget, Speed, fitting_preset
+from tests.conftest import QUICK, copy_or_reverse, write_pairs
+
+TWO_CORES = {"tiny": 0.38, "small": 0.45, "base": 0.73, "thorough": 0.45}  # of 415 GFLOPS, as docs/benchmarks.md has it
+
+
+def shape(name: str, vocab_size: int = 16_000) -> RunConfig:
+    return configure(presets.preset(name), {"model.vocab_size": vocab_size})
+
+
+def speed(name: str, times: float = 1.0) -> Speed:
+    """How fast a preset trains on two cores, or on a machine that is so many times faster."""
+    flops = 415e9 * TWO_CORES[name] * times
+    return Speed(
+        tokens_a_second=flops / counted_flops(shape(name).model, 1), tokens_a_step=shape(name).data.batch_tokens
+    )
+
+
+def chosen(n_tokens: int, minutes: float, times: float = 1.0, steps: int | None = None) -> str:
+    budget = Budget(target_tokens=n_tokens, seconds=60 * minutes, steps=steps)
+    return fitting_preset(budget, shape, lambda name: speed(name, times)).preset
+
+
+def test_a_model_that_could_not_leave_its_warm_up_is_not_chosen() -> None:
+    """700,000 pairs used to get the base model and 270 steps of it, of which the warm-up takes 4,000."""
+    assert chosen(20_000_000, minutes=120) == "small"
+    assert chosen(20_000_000, minutes=10) == "tiny"
+    assert chosen(20_000_000, minutes=60 * 24 * 14) == "base"
+    assert chosen(20_000_000, minutes=600, times=1000) == "base"
+
+
+def test_more_time_or_a_faster_machine_never_gives_a_smaller_model() -> None:
+    sizes = list(sizing.CANDIDATES)
+    for n_tokens in (3_000_000, 20_000_000, 100_000_000):
+        by_time = [sizes.index(chosen(n_tokens, minutes)) for minutes in (1, 10, 100, 600, 10_000, 100_000)]
+        by_speed = [sizes.index(chosen(n_tokens, 100, times)) for times in (0.1, 1, 10, 100)]
+        assert by_time == sorted(by_time)
+        assert by_speed == sorted(by_speed)
+
+
+@pytest.mark.parametrize("minutes", [10, 100, 600])
+def test_a_little_more_text_does_not_make_a_run_jump_to_a_model_that_it_cannot_train(minutes: float) -> None:
+    """At 600,000 pairs the base model used to be taken, whatever the time."""
+    for n_tokens in range(1_000_000, 40_000_000, 1_000_000):
+        preset = chosen(n_tokens, minutes)
+        tokens = Budget(target_tokens=n_tokens, seconds=60 * minutes).tokens(speed(preset))
+        assert preset == "tiny" or tokens / speed(preset).tokens_a_step >= 3 * shape(preset).train.warmup
+
+
+def test_a_small_text_gets_the_thorough_preset_once_the_user_gives_it_time() -> None:
+    assert [chosen(400_000, minutes) for minutes in (5, 60, 600)] == ["tiny", "thorough", "thorough"]
+    untimed = Budget(target_tokens=400_000, seconds=86_400, is_set=False)
+    assert fitting_preset(untimed, shape, speed).preset == "tiny"
+
+
+def test_a_small_text_never_gets_a_model_that_would_memorize_it() -> None:
+    assert {chosen(400_000, minutes, times=1000) for minutes in (10, 10_000)} <= {"tiny", "thorough"}
+
+
+def test_steps_that_the_user_sets_are_a_limit_too() -> None:
+    assert chosen(20_000_000, minutes=600, times=1000, steps=100) == "tiny"
+
+
+def test_what_is_plainly_too_large_is_not_timed() -> None:
+    timed: list[str] = []
+
+    def timing(name: str) -> Speed:
+        timed.append(name)
+        return speed(name)
+
+    fitting_preset(Budget(target_tokens=20_000_000, seconds=60), shape, timing)
+    assert timed == ["tiny"]
+
+
+@pytest.fixture
+def prepared(tmp_path: Path) -> Path:
+    source, target = write_pairs(tmp_path, copy_or_reverse(200, seed=1))
+    corpus.prepare(corpus.from_files(source, target), tmp_path / "data", configure().data, 280)
+    return tmp_path / "data"
+
+
+def test_speed_is_that_of_real_steps_on_the_text(prepared: Path) -> None:
+    quick = configure(QUICK, {"model.vocab_size": corpus.read_summary(prepared).vocab_size})
+    one, two = (sizing.measured_speed(quick, prepared, n_processes) for n_processes in (1, 2))
+    assert one.tokens_a_second > 0
+    assert 0 < one.tokens_a_step <= 100
+    assert two.tokens_a_step == one.tokens_a_step
+
+
+def test_choice_and_estimated_time_are_printed_before_the_first_step(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    source, target = write_pairs(tmp_path, copy_or_reverse(200, seed=1))
+    settings = {"train.steps": 120, "train.log_every": 20, "train.validate_every": 1000, "model.vocab_size": 280}
+    train(Request(output=tmp_path / "run", source=source, target=target, settings=settings))
+    shown = " ".join(capsys.readouterr().err.split())
+    order = [shown.index(part) for part in ("Using preset tiny for 190", "Estimated training time: ", "step 20")]
+    assert all(one < other for one, other in itertools.pairwise(order))
