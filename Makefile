@@ -12,7 +12,7 @@ $(VENV)/installed: pyproject.toml constraints.txt
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable ".[dev]"
 	touch $@
 
-demo: $(VENV)/installed  ## train on the embedded corpus for four minutes, translate, score, look inside
+demo: $(VENV)/installed  ## train on the embedded corpus for 2,000 steps, translate, score, look inside
 	$(BIN)/python examples/demo.py
 
 # The browser tests need Chromium; where it cannot be installed they are skipped, in words.

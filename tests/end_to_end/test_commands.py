@@ -3,6 +3,7 @@
 import gzip
 import json
 import re
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -77,10 +78,46 @@ def test_samples_depend_on_the_seed(trained: Path) -> None:
     assert one == again != other
 
 
-def test_what_was_cut_is_said_on_stderr(trained: Path) -> None:
+def test_a_sentence_that_was_split_is_named_on_stderr(trained: Path) -> None:
     result = multihead("translate", trained, "copy " + "a b c d e f g h " * 20)
     assert "line 1: split: " in result.stderr
-    assert "line 1: cut: " in result.stderr
+
+
+PARAGRAPH = "I have a dog. He is very old."
+
+
+def test_a_paragraph_is_split_unless_the_user_says_otherwise(tmp_path: Path) -> None:
+    assert multihead("translate", "en-de", PARAGRAPH).stdout == "Ich habe einen Hund. Er ist sehr alt.\n"
+    (tmp_path / "in").write_text(PARAGRAPH + "\n", encoding="utf-8")
+    options = ("translate", "en-de", "--input", tmp_path / "in", "-o", tmp_path / "out", "--json")
+    pieces = []
+    for option in ("--split", "--no-split"):
+        multihead(*options, option)
+        pieces.append(json.loads((tmp_path / "out").read_text(encoding="utf-8")))
+    assert pieces[0]["text"] == "Ich habe einen Hund. Er ist sehr alt."
+    assert pieces[0]["score"] != pieces[1]["score"]
+
+
+def test_the_exact_search_is_torch_without_shortlist_and_guard(trained: Path) -> None:
+    """The guard would complain about a number that is lost."""
+    line = ("translate", trained, "--json", "copy a 1234")
+    exact, guarded = (json.loads(multihead(*line, *more).stdout) for more in (["--exact"], ["--engine", "torch"]))
+    assert not any(warning.startswith("number") for warning in exact["warnings"])
+    unguarded = json.loads(multihead(*line, "--no-guard").stdout)
+    assert unguarded["warnings"] == exact["warnings"]
+    assert ("1234" in guarded["text"]) or guarded["warnings"]
+
+
+def test_the_stored_length_penalty_is_used_unless_another_is_given(trained: Path, tmp_path: Path) -> None:
+    shutil.copytree(trained, tmp_path / "model", ignore=shutil.ignore_patterns("checkpoints", "data", "ctranslate2"))
+    path = tmp_path / "model" / "config.json"
+    stored = json.loads(path.read_text(encoding="utf-8"))
+    path.write_text(json.dumps({**stored, "search": {"alpha": 3.0, "split": True}}), encoding="utf-8")
+    line = ("translate", tmp_path / "model", "--json", "copy a b c")
+    default, given, papers = (
+        json.loads(multihead(*line, *more).stdout)["score"] for more in ([], ["--alpha", "3"], ["--alpha", "0.6"])
+    )
+    assert default == given != papers
 
 
 def test_models_can_vote(trained: Path) -> None:
@@ -94,6 +131,7 @@ def test_models_can_vote(trained: Path) -> None:
         (["translate", "MODEL", "--beam", "0", "text"], 2, "beam=0"),
         (["translate", "MODEL", "--n-best", "9", "text"], 2, "beam"),
         (["translate", "MODEL", "--engine", "warp", "text"], 2, "no engine 'warp'"),
+        (["translate", "MODEL", "--exact", "--engine", "ctranslate2", "text"], 2, "--exact searches with torch"),
         (["translate", "MODEL", "--input", "nowhere.txt"], 1, "there is no file"),
         (["evaluate", "MODEL", "--source", "nowhere", "--reference", "nowhere"], 1, "there is no file"),
         (["inspect", "MODEL", "text", "--output", "page.pdf"], 2, ".html or .png"),

@@ -106,5 +106,5 @@ def test_choice_and_estimated_time_are_printed_before_the_first_step(
     settings = {"train.steps": 120, "train.log_every": 20, "train.validate_every": 1000, "model.vocab_size": 280}
     train(Request(output=tmp_path / "run", source=source, target=target, settings=settings))
     shown = " ".join(capsys.readouterr().err.split())
-    order = [shown.index(part) for part in ("Using preset tiny for 190", "Estimated training time: ", "step 20")]
+    order = [shown.index(part) for part in ("Using preset tiny for 1", "Estimated training time: ", "step 20")]
     assert all(one < other for one, other in itertools.pairwise(order))

@@ -1,0 +1,69 @@
+"""Training speed on an idle machine and beside a process that takes one core, with and without pinned threads.
+
+python -m benchmarks.busy_core            # about three minutes; the machine has to be idle otherwise
+"""
+
+import contextlib
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+from multihead import trainer
+from multihead.bench_training import synthetic
+from multihead.config import configure
+from multihead.devices import apart
+from multihead.presets import preset
+from multihead.tables import table_of
+from multihead.tokenizer import SubwordTokenizer
+
+SECONDS = 8.0
+ROUNDS = 3
+VOCAB_SIZE = 8000
+
+
+def speed(name: str, data: Path, is_pinned: bool) -> float:
+    """Target tokens a second of a preset, in a process of its own."""
+    if not is_pinned:
+        vars(trainer)["pinned_threads"] = lambda device: contextlib.nullcontext()
+    config = configure(preset(name), {"model.vocab_size": VOCAB_SIZE})
+    training = trainer.Trainer(config, data, SubwordTokenizer.learn(["a b c"], 300))
+    for _ in range(3):
+        training.step()
+    began, seen = time.perf_counter(), training.state.tokens_seen
+    while time.perf_counter() - began < SECONDS:
+        training.step()
+    return (training.state.tokens_seen - seen) / (time.perf_counter() - began)
+
+
+@contextlib.contextmanager
+def a_busy_core(is_busy: bool) -> Iterator[None]:
+    if not is_busy:
+        yield
+        return
+    with subprocess.Popen([sys.executable, "-c", "while True: pass"]) as other:
+        try:
+            yield
+        finally:
+            other.terminate()
+
+
+def main() -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        data = synthetic(Path(folder), VOCAB_SIZE, length=20)
+        found = []
+        for name in ("tiny", "small"):
+            for is_pinned in (False, True):
+                row: dict[str, object] = {"preset": name, "threads": "pinned" if is_pinned else "free"}
+                for is_busy in (False, True):
+                    with a_busy_core(is_busy):
+                        speeds = sorted(apart(speed, name, data, is_pinned) for _ in range(ROUNDS))
+                    row["one core taken" if is_busy else "idle"] = round(speeds[ROUNDS // 2])
+                found.append(row)
+        print(table_of(found).as_text())
+
+
+if __name__ == "__main__":
+    main()
