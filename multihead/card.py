@@ -6,7 +6,7 @@ from typing import Any
 
 import torch
 
-from multihead.checkpoint import Provenance, read_config, read_provenance, usable
+from multihead.checkpoint import Provenance, read_config, read_provenance, read_search, usable
 from multihead.config import RunConfig
 from multihead.corpus import Summary
 from multihead.model import count_parameters
@@ -73,6 +73,7 @@ def facts(folder: Path) -> dict[str, Any]:
         "parameters": parameters,
         "shape": asdict(config.model),
         "tokenizer": f"{config.data.tokenizer}, {config.model.vocab_size} pieces",
+        "search": asdict(read_search(folder)),
         **provenance,
     }
 
@@ -82,8 +83,8 @@ def as_text(facts: dict[str, Any]) -> str:
     lines = []
     for name, value in facts.items():
         match name, value:
-            case "shape", dict():
-                lines.append("shape            " + ", ".join(f"{field} {size}" for field, size in value.items()))
+            case "shape" | "search", dict():
+                lines.append(f"{name:<16} " + ", ".join(f"{field} {size}" for field, size in value.items()))
             case "scores", list():
                 lines += [
                     f"{score['name']:<16} {score['value']:.2f}  {score['set']}, {score['signature']}" for score in value
