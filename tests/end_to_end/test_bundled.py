@@ -1,6 +1,7 @@
 """The model that comes with the package: found by name, small, licensed, and sensible."""
 
 import unicodedata
+from itertools import islice
 from pathlib import Path
 
 import pytest
@@ -9,7 +10,8 @@ import multihead
 from multihead import card
 from multihead.files import BUNDLED
 from multihead.hub import find_model
-from multihead.translate import Translator
+from multihead.metrics import bleu
+from multihead.translate import Input, Translator
 
 MOST_BYTES = 20_000_000
 
@@ -43,6 +45,17 @@ def test_it_is_small_and_whole() -> None:
 )
 def test_it_knows_the_way_to_the_station_however_one_asks(en_de: Translator, text: str) -> None:
     assert en_de.translate(text).text == "Wo ist der Bahnhof?"
+
+
+def test_the_default_search_scores_like_the_exact_one() -> None:
+    folder = Path(__file__).parents[3] / "shared" / "data" / "tatoeba" / "en-de"
+    if not folder.is_dir():
+        pytest.skip("Tatoeba is not on this machine")
+    sources, references = (list(islice(Input(folder / f"valid.{lang}.gz"), 1000)) for lang in ("en", "de"))
+    default = multihead.load("en-de").translate(sources)
+    exact = multihead.load("en-de", engine="torch").translate(sources, shortlist=False, guard=False)
+    scores = [bleu([one.text for one in found], references, "de") for found in (default, exact)]
+    assert scores[0] >= scores[1] - 0.3
 
 
 def test_names_and_numbers_are_kept(en_de: Translator) -> None:

@@ -16,8 +16,9 @@ import multihead
 from multihead import checkpoint
 from multihead.config import ConfigError, UserError
 from multihead.journal import read_log
-from multihead.request import Request
+from multihead.request import Request, settled
 from multihead.run import train
+from multihead.tuning import ALPHAS
 from tests.conftest import QUICK, copy_or_reverse, write_pairs
 
 BY_HEART = {
@@ -95,20 +96,37 @@ def test_what_fits_the_text_is_picked_and_said(quick_request: Request) -> None:
     """Few pairs take a small model; a run of 3 steps sees none of them often enough to need dropout."""
     settings = {name: value for name, value in QUICK.items() if name.startswith(("data.", "train."))}
     said = talk_of(replace(quick_request, preset=None, settings={**settings, "train.steps": 3}))
-    assert "pairs: preset tiny; a larger model would need more time than it has" in said
-    assert "dropout 0 (" in said
+    assert "Using preset tiny for 113 sentence pairs" in said
+    assert "Using dropout 0 for" in said
     chosen = checkpoint.read_config(quick_request.output)
     assert (chosen.model.d_model, chosen.model.dropout, chosen.train.optimizer) == (128, 0.0, "muon")
 
 
 def test_few_pairs_and_much_time_are_trained_thoroughly(quick_request: Request) -> None:
     """Two hours are many passes over a hundred pairs; the dropout is the preset's own."""
-    settings = {name: value for name, value in QUICK.items() if name.startswith(("data.", "train."))}
-    limits = {"train.steps": 3, "train.minutes": 120}
-    said = talk_of(replace(quick_request, preset=None, settings={**settings, **limits}))
-    assert "pairs: preset thorough; there is time for" in said
-    chosen = checkpoint.read_config(quick_request.output)
+    settings = {name: value for name, value in QUICK.items() if name.startswith("data.")}
+    asked = replace(quick_request, preset=None, settings={**settings, "train.minutes": 120})
+    quick_request.output.mkdir()
+    said: list[str] = []
+    chosen, _ = settled(asked, said.append, n_processes=1)
+    assert any(line.startswith("Using preset thorough for 113 sentence pairs") for line in said)
     assert (chosen.model.d_model, chosen.model.dropout, chosen.train.r_drop) == (256, 0.25, 3.0)
+
+
+def test_a_published_model_says_how_it_translates_best(quick_request: Request) -> None:
+    """The choice stays when the run is resumed, and is what `multihead.load` uses."""
+    asked = replace(quick_request, settings={**QUICK, "train.alpha": "auto", "train.steps": 6})
+    train(asked)
+    document = json.loads((asked.output / "config.json").read_text(encoding="utf-8"))
+    assert document["search"]["alpha"] in ALPHAS
+    train(replace(asked, settings={**asked.settings, "train.log_every": 3}))
+    assert checkpoint.read_search(asked.output).alpha == document["search"]["alpha"]
+    assert multihead.load(asked.output).search == checkpoint.read_search(asked.output)
+
+
+def test_the_papers_presets_keep_the_papers_length_penalty(quick_request: Request) -> None:
+    train(replace(quick_request, settings={**QUICK, "train.steps": 6}))
+    assert checkpoint.read_search(quick_request.output).alpha == 0.6
 
 
 def test_what_the_user_sets_is_not_picked(quick_request: Request) -> None:
