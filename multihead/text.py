@@ -98,7 +98,7 @@ def utf16_without_mark(head: bytes) -> str:
     """Return the encoding if a file with this beginning is probably UTF-16 without a byte order mark, else ""."""
     zeros = {"UTF-16BE": head[::2].count(0), "UTF-16LE": head[1::2].count(0)}
     encoding = max(zeros, key=zeros.__getitem__)
-    if zeros[encoding] < max(2, len(head) / 100):  # a stray NUL does not make a file UTF-16
+    if zeros[encoding] < max(2, len(head) / 300):  # a stray NUL does not make a file UTF-16
         return ""
     # Half of the bytes of Cyrillic or Hindi in UTF-16 are control characters in UTF-8, of which real text has few.
     n_controls = sum(byte < ord(" ") for byte in head)
