@@ -112,7 +112,8 @@ def test_nothing_that_grows_with_the_text_runs_in_the_event_loop(
         monkeypatch.setattr(owner, name, watched)
 
     for owner, name in (
-        *((service, name) for name in ("cut", "join", "page_data")),
+        *((service, name) for name in ("join_translations", "page_data")),
+        (Translator, "sentences"),
         *((markup, name) for name in ("read", "place")),
         (Detector, "rank"),
     ):
@@ -126,7 +127,7 @@ def test_nothing_that_grows_with_the_text_runs_in_the_event_loop(
         return threading.get_ident()
 
     loop_thread = in_a_loop(ask)
-    assert set(threads) == {"cut", "join", "page_data", "read", "place", "rank"}
+    assert set(threads) == {"sentences", "join_translations", "page_data", "read", "place", "rank"}
     assert loop_thread not in threads.values()
     assert serving.close(10)
 
