@@ -25,7 +25,7 @@ VOCAB_SIZE = 8000
 
 
 def speed(name: str, data: Path, is_pinned: bool) -> float:
-    """Target tokens a second of a preset, in a process of its own."""
+    """Return the target tokens per second of a preset; runs in a separate process."""
     if not is_pinned:
         vars(trainer)["pinned_threads"] = lambda device: contextlib.nullcontext()
     config = configure(preset(name), {"model.vocab_size": VOCAB_SIZE})

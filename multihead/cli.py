@@ -180,7 +180,7 @@ Split = Annotated[
     bool | None,
     typer.Option(
         "--split/--no-split",
-        help="Translate each sentence by itself, or each line as a whole.  [default: as the model was trained]",
+        help="Translate each sentence separately, or each line as a whole.  [default: as the model was trained]",
     ),
 ]
 Engine = Annotated[

@@ -188,7 +188,7 @@ class SearchConfig:
     no_repeat: Count = 0  # no run of so many tokens comes twice (0: as it comes)
     prune: NonNegative = 0.0  # give up what is so many nats behind the best (0: only what cannot win)
     shortlist: bool = True  # say only words that translate those of the source, if the model knows them
-    split: bool | None = None  # translate each sentence of a text by itself; None: as the model was trained
+    split: bool | None = None  # translate each sentence of a text separately; None: as the model was trained
     guard: bool = True  # search again for what is empty, repeats itself, copies the source or loses a number
     sample: bool = False  # draw tokens instead of searching for the likeliest
     temperature: PositiveFloat = 1.0  # of sampling: below 1 is more careful, above 1 bolder
