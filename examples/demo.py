@@ -12,7 +12,7 @@ SENTENCE = "The young doctor gave the old woman a beautiful ring yesterday."
 
 
 STEPS = 2000  # a fixed number, so that the result does not depend on how fast or busy the machine is
-MINUTES = 30  # a limit for very slow machines; two idle cores need three to six
+MINUTES = 30  # a limit for very slow machines; two idle cores needed five
 
 
 def main(steps: int = STEPS, minutes: float = MINUTES) -> None:

@@ -68,11 +68,12 @@ def keep_memory() -> None:
 
 @contextlib.contextmanager
 def pinned_threads(device: torch.device) -> Iterator[None]:
-    """Keep each of torch's threads on a core of its own inside this context.
+    """Pin each of torch's threads to a separate core inside this context.
 
     The threads of a step wait for each other thousands of times. When another process needs a core, the scheduler keeps
-    moving them around it, and a step takes three to four times as long; pinned, only the thread on that core is slowed
-    down, and a step takes twice as long. On an idle machine it makes no difference. Only if torch uses every core that
+    moving them around it, and a step takes about three times as long; pinned, only the thread on that core is slowed
+    down, and a step takes about twice as long.
+    benchmarks/busy_core.py measures it. On an idle machine it makes no difference. Only if torch uses every core that
     this process may use: otherwise the scheduler can find a free one.
     """
     cores = sorted(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else []

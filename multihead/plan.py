@@ -95,7 +95,7 @@ def plan(files: tuple[Files, Files], preset: str | None, settings: Overrides, fo
 
 
 def _preset_for(target_tokens: int, settings: Overrides, data: Path) -> str:
-    """The preset that `multihead train` would choose, in a process of its own."""
+    """Return the preset that `multihead train` would choose; runs in a separate process."""
     train = configure(settings).train
     budget = sizing.Budget(
         target_tokens=target_tokens,

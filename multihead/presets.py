@@ -171,7 +171,7 @@ def dropout_for(epochs: float, is_small: bool) -> float:
 
 
 def fine_tuning_preset(n_pairs: int) -> str:
-    """Return the preset whose batches and schedule fit fine-tuning on so many pairs."""
+    """Return the preset whose batches and schedule fit fine-tuning on this many pairs."""
     return "tiny" if n_pairs < 60_000 else "small" if n_pairs < 600_000 else "base"
 
 

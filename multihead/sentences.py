@@ -168,7 +168,7 @@ def pieces_of(text: str, size_of: Callable[[str], int], most: int, language: str
 def _packed(
     text: str, size_of: Callable[[str], int], most: int, cutters: list[Callable[[str], list[str]]]
 ) -> Iterator[str]:
-    """As many parts in a row as fit together; a part that is too large by itself is cut by the next cutter."""
+    """As many parts in a row as fit together; a part that is still too large is cut by the next cutter."""
     waiting, size = "", 0
     cutter, *finer = cutters
     for part in cutter(text):
