@@ -18,16 +18,18 @@ from typing import Any
 import torch
 from matplotlib.figure import Figure
 
-from multihead import corpus
-from multihead.config import Overrides, SearchConfig, configure
-from multihead.metrics import bleu
-from multihead.model import count_parameters
-from multihead.presets import preset
-from multihead.tokenizer import SubwordTokenizer
-from multihead.trainer import Trainer, training_seconds
+from multihead.config.presets import preset
+from multihead.config.resolve import configure
+from multihead.config.schema import SearchConfig, Settings
+from multihead.data.shards import read_summary
+from multihead.evaluation.metrics import bleu
+from multihead.model.weights import count_parameters
+from multihead.text.tokenizer import SubwordTokenizer
+from multihead.training.schedule import training_seconds
+from multihead.training.trainer import Trainer
 
 # One recipe for all: the frame of `tiny`, Adam, a rate that all of them bear, and no dropout in so few epochs.
-RECIPE: Overrides = {
+RECIPE: Settings = {
     **preset("tiny"),
     "model.dropout": 0.0,
     "train.optimizer": "adam",
@@ -39,11 +41,11 @@ RECIPE: Overrides = {
 N_SENTENCES = 500  # of the validation text, translated with beam 4
 
 
-def both(mixer: str) -> Overrides:
+def both(mixer: str) -> Settings:
     return {"model.encoder_mixer": mixer, "model.decoder_mixer": mixer}
 
 
-ENTRIES: dict[str, Overrides] = {
+ENTRIES: dict[str, Settings] = {
     "self-attention, as in the paper": {},
     "score: dot product without the root": {"model.score": "dot"},
     "score: additive": {"model.score": "additive"},
@@ -96,7 +98,7 @@ def train_one(label: str, data: Path, output: Path, minutes: float) -> dict[str,
         found: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
         return found
     torch.set_num_threads(1)
-    summary = corpus.read_summary(data)
+    summary = read_summary(data)
     settled = {"model.vocab_size": summary.vocab_size, "train.minutes": minutes, "train.steps": 1_000_000}
     trainer = Trainer(configure(RECIPE, ENTRIES[label], settled), data, SubwordTokenizer.load(data / "tokenizer.json"))
     began = time.process_time()

@@ -11,13 +11,14 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
-from multihead import trainer
-from multihead.bench_training import synthetic
-from multihead.config import configure
-from multihead.devices import apart
-from multihead.presets import preset
-from multihead.tables import table_of
-from multihead.tokenizer import SubwordTokenizer
+from multihead.bench.training import synthetic
+from multihead.concurrency import run_in_subprocess
+from multihead.config.presets import preset
+from multihead.config.resolve import configure
+from multihead.console import table_of
+from multihead.text.tokenizer import SubwordTokenizer
+from multihead.training import trainer as trainer_module
+from multihead.training.trainer import Trainer
 
 SECONDS = 8.0
 ROUNDS = 3
@@ -27,9 +28,9 @@ VOCAB_SIZE = 8000
 def speed(name: str, data: Path, is_pinned: bool) -> float:
     """Return the target tokens per second of a preset; runs in a separate process."""
     if not is_pinned:
-        vars(trainer)["pinned_threads"] = lambda device: contextlib.nullcontext()
+        vars(trainer_module)["pinned_threads"] = lambda device: contextlib.nullcontext()
     config = configure(preset(name), {"model.vocab_size": VOCAB_SIZE})
-    training = trainer.Trainer(config, data, SubwordTokenizer.learn(["a b c"], 300))
+    training = Trainer(config, data, SubwordTokenizer.learn(["a b c"], 300))
     for _ in range(3):
         training.step()
     began, seen = time.perf_counter(), training.state.tokens_seen
@@ -59,7 +60,7 @@ def main() -> None:
                 row: dict[str, object] = {"preset": name, "threads": "pinned" if is_pinned else "free"}
                 for is_busy in (False, True):
                     with a_busy_core(is_busy):
-                        speeds = sorted(apart(speed, name, data, is_pinned) for _ in range(ROUNDS))
+                        speeds = sorted(run_in_subprocess(speed, name, data, is_pinned) for _ in range(ROUNDS))
                     row["one core taken" if is_busy else "idle"] = round(speeds[ROUNDS // 2])
                 found.append(row)
         print(table_of(found).as_text())

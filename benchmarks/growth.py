@@ -13,7 +13,7 @@ WIDTH_BOUND = 0.5  # and one of d: narrow layers have overhead, and matrix produ
 
 def main() -> int:
     found = [table1.measure(layer) for layer in table1.LAYERS]
-    table1.table_for_people(found).show()
+    table1.to_table(found).show()
     wrong = [
         f"{one.layer.name}: n^{one.n_exponent:.2f} d^{one.d_exponent:.2f}, expected n^{one.layer.n_exponent} "
         f"d^{one.layer.d_exponent}"

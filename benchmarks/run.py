@@ -14,9 +14,9 @@ from pathlib import Path
 
 import torch
 
-from multihead.bench_training import bench_training
-from multihead.bench_translation import bench_translation, read_text
-from multihead.config import SearchConfig
+from multihead.bench.training import bench_training
+from multihead.bench.translation import bench_translation, read_text
+from multihead.config.schema import SearchConfig
 
 HISTORY = Path(__file__).with_name("history.jsonl")
 

@@ -8,10 +8,10 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
-from multihead import config
-from multihead.cli import app
-from multihead.config import RunConfig, flatten
-from multihead.presets import PRESETS
+from multihead.cli.app import app
+from multihead.config.presets import PRESETS
+from multihead.config.resolve import flatten
+from multihead.config.schema import DataConfig, ModelConfig, RunConfig, TrainConfig
 
 NOTE = "<!-- Written by docs/generate.py; `make docs` writes it anew. -->\n"
 
@@ -41,7 +41,7 @@ def config_page() -> str:
 def _comments() -> dict[str, str]:
     """The comment at the end of each field's line."""
     found: dict[str, str] = {}
-    for section, kind in (("model", config.ModelConfig), ("data", config.DataConfig), ("train", config.TrainConfig)):
+    for section, kind in (("model", ModelConfig), ("data", DataConfig), ("train", TrainConfig)):
         for match in re.finditer(r"^    (\w+): .*?  # (.*)$", inspect.getsource(kind), re.MULTILINE):
             found[f"{section}.{match[1]}"] = match[2].replace("|", "\\|")
     return found

@@ -3,8 +3,9 @@
 from pathlib import Path
 
 import multihead
-from multihead import figures, grammar
-from multihead.metrics import scores
+from multihead.data.embedded import grammar
+from multihead.evaluation.metrics import scores
+from multihead.inspection.page import write_page
 
 MODEL = Path("demo")
 EVERYDAY = ["Where is the station?", "i forgot my umbrella", "How much is this book?", "See you on Monday, Anna!"]
@@ -39,7 +40,7 @@ def main(steps: int = STEPS, minutes: float = MINUTES) -> None:
 
     said = model.translate(SENTENCE).text
     page = MODEL / "attention.html"
-    figures.write_page(model.attention(SENTENCE, said), page, source=SENTENCE, translation=said, model_name="demo")
+    write_page(model.attention(SENTENCE, said), page, source=SENTENCE, translation=said, model_name="demo")
     print(f"""
 Look at
   {page}            what every head attends to, in your browser

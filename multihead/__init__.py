@@ -5,7 +5,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from multihead.translate import Translator
+    from multihead.translation.translator import Translator
+
 
 __all__ = ["__version__", "load", "train"]
 __version__ = "0.1.0"
@@ -18,7 +19,7 @@ def load(name: str | Path, *more: str | Path, engine: str = "auto") -> "Translat
 
     `engine` is auto, torch, ctranslate2 (int8) or ctranslate2:float32.
     """
-    from multihead.translate import load as load_translator
+    from multihead.translation.translator import load as load_translator
 
     return load_translator(name, *more, engine=engine)
 
@@ -46,8 +47,8 @@ def train(
 
     Ctrl-C and SIGTERM end the run after the step; once it is saved, KeyboardInterrupt or SystemExit(143) is raised.
     """
-    from multihead.request import Request
-    from multihead.run import train as run
+    from multihead.runs.request import TrainingRequest
+    from multihead.runs.train import train as run
 
     def path(name: str | Path | None) -> Path | None:
         return Path(name) if name is not None else None
@@ -55,7 +56,7 @@ def train(
     def paths(names: "str | Path | Sequence[str | Path] | None") -> "Path | list[Path] | None":
         return path(names) if names is None or isinstance(names, str | Path) else [Path(name) for name in names]
 
-    request = Request(
+    request = TrainingRequest(
         output=Path(output),
         source=paths(source),
         target=paths(target),

@@ -1,5 +1,5 @@
 """`python -m multihead` is the command `multihead`."""
 
-from multihead.cli import main
+from multihead.cli.main import main
 
 main()

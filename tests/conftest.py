@@ -7,12 +7,12 @@ from pathlib import Path
 import pytest
 from filelock import FileLock
 
-from multihead.config import ModelConfig, Overrides
-from multihead.request import Request
-from multihead.run import train
+from multihead.config.schema import ModelConfig, Settings
+from multihead.runs.request import TrainingRequest
+from multihead.runs.train import train
 
 # A run of seconds: several epochs, several validations, several checkpoints.
-QUICK: Overrides = {
+QUICK: Settings = {
     "model.d_model": 16,
     "model.d_ff": 32,
     "model.n_heads": 2,
@@ -73,8 +73,10 @@ def toy_text(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
 
 
 @pytest.fixture
-def quick_request(toy_text: tuple[Path, Path], tmp_path: Path) -> Request:
-    return Request(output=tmp_path / "run", source=toy_text[0], target=toy_text[1], preset="base", settings=QUICK)
+def quick_request(toy_text: tuple[Path, Path], tmp_path: Path) -> TrainingRequest:
+    return TrainingRequest(
+        output=tmp_path / "run", source=toy_text[0], target=toy_text[1], preset="base", settings=QUICK
+    )
 
 
 @pytest.fixture(scope="session")
@@ -106,7 +108,7 @@ def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
         if not (folder / "run" / "model.safetensors").exists():
             source, target = write_pairs(folder, list(dict.fromkeys(copy_or_reverse(12_000, seed=1))))
             output = folder / "run"
-            train(Request(output=output, source=source, target=target, preset="tiny", settings=settings))
+            train(TrainingRequest(output=output, source=source, target=target, preset="tiny", settings=settings))
     return folder / "run"
 
 

@@ -11,7 +11,7 @@ from multiprocessing.context import ForkServerProcess
 from pathlib import Path
 from typing import Any
 
-from torch.distributed import TCPStore  # type: ignore[attr-defined]  # it exports it unnamed
+from torch.distributed import TCPStore  # type: ignore[attr-defined]  # torch does not declare the export
 
 PRELOADED = ["multihead.run", "torch.utils.tensorboard", "matplotlib.figure", "sacrebleu"]
 

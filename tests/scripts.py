@@ -1,6 +1,5 @@
-"""Ten sentences in English and in languages of many scripts, written for these tests."""
-
 # ruff: noqa: RUF001
+"""Ten sentences in English and in languages of many scripts, written for these tests."""
 
 from itertools import pairwise
 

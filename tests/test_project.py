@@ -9,8 +9,9 @@ from pathlib import Path
 import pytest
 
 from docs import generate
-from multihead.config import RunConfig, flatten
-from multihead.presets import PRESETS
+from multihead.config.presets import PRESETS
+from multihead.config.resolve import flatten
+from multihead.config.schema import RunConfig
 
 ROOT = Path(__file__).parents[1]
 PACKAGE = ROOT / "multihead"

@@ -9,10 +9,13 @@ from typing import Annotated
 
 import typer
 
-from multihead import checkpoint, corpus, shortlist
-from multihead.card import write_card
-from multihead.config import SearchConfig
-from multihead.evaluate import TestSet, evaluate
+from multihead.config.schema import SearchConfig
+from multihead.data.shards import read_summary
+from multihead.evaluation.evaluate import TestSet, evaluate
+from multihead.model.weights import load_model, weights_of
+from multihead.runs.model_card import write_card
+from multihead.storage.model_folder import read_provenance, read_search, save_model
+from multihead.storage.shortlist import load_shortlist
 
 NOTES = """
 ## Attribution
@@ -41,20 +44,20 @@ def main(
     reference: Annotated[Path, typer.Option()],
 ) -> None:
     """Write the model folder OUTPUT."""
-    model, tokenizer, config = checkpoint.load_model(run)
-    provenance = checkpoint.read_provenance(run)
-    weights = {name: tensor.half() for name, tensor in checkpoint.weights_of(model).items()}
-    search = checkpoint.read_search(run)
+    model, tokenizer, config = load_model(run)
+    provenance = read_provenance(run)
+    weights = {name: tensor.half() for name, tensor in weights_of(model).items()}
+    search = read_search(run)
     output.mkdir(parents=True, exist_ok=True)
-    if words := shortlist.load(run):
+    if words := load_shortlist(run):
         words.save(output)
-    checkpoint.save_model(output, weights, config, tokenizer.to_json(), provenance, search)
+    save_model(output, weights, config, tokenizer.to_json(), provenance, search)
     # What is scored is what ships, rounded weights and all.
     report = evaluate(str(output), TestSet(source=source, reference=reference), SearchConfig(), engine="torch")
     bleu_and_chrf = report.scores[:2]
     provenance["scores"] += [{"set": f"test, {report.sentences} sentences", **asdict(one)} for one in bleu_and_chrf]
-    checkpoint.save_model(output, weights, config, tokenizer.to_json(), provenance, search)
-    card = write_card(output.name, config, corpus.read_summary(run / "data"), provenance)
+    save_model(output, weights, config, tokenizer.to_json(), provenance, search)
+    card = write_card(output.name, config, read_summary(run / "data"), provenance)
     (output / "README.md").write_text(card + NOTES, encoding="utf-8")
 
 

@@ -8,8 +8,8 @@ from pathlib import Path
 
 from matplotlib.figure import Figure
 
-from multihead.checkpoint import read_config
-from multihead.journal import read_log
+from multihead.runs.log import read_log
+from multihead.storage.model_folder import read_config
 
 COLOURS = ["#2563eb", "#059669", "#d97706", "#dc2626", "#7c3aed", "#6b7280"]
 

@@ -12,7 +12,8 @@ import sys
 import tomllib
 from pathlib import Path
 
-from multihead.text import open_output, read_pairs
+from multihead.data.parallel_text import read_pairs
+from multihead.text.lines import open_output
 
 CHANCE = 0.5  # that a pair with such a name or number is changed
 SEED = 2017

@@ -13,24 +13,25 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
-from multihead.config import ConfigError
-from multihead.files import replacing
-from multihead.model import sinusoids
-from multihead.tables import Table
+from multihead.console import Table
+from multihead.errors import UsageError
+from multihead.model.positions import sinusoids
+from multihead.storage.files import atomic_file
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import SubFigure
 
+
 DISTANCES = [0, 1, 2, 4, 8, 16, 32, 64, 128, 256]
-INK = "0.25"  # of words in the picture
+TEXT_COLOR = "0.25"  # of words in the picture
 
 
 def check_sizes(length: int, d_model: int) -> None:
     if d_model < 2 or d_model % 2:
-        raise ConfigError(f"--d-model must be even, so that every sine has its cosine; got {d_model}")
+        raise UsageError(f"--d-model must be even, so that every sine has its cosine; got {d_model}")
     if length < 8:
-        raise ConfigError(f"--length must be at least 8 positions, got {length}")
+        raise UsageError(f"--length must be at least 8 positions, got {length}")
 
 
 def similarity(table: Tensor, start: int) -> Tensor:
@@ -95,7 +96,7 @@ def facts(length: int, d_model: int) -> list[dict[str, Any]]:
     return records
 
 
-def table_for_people(records: Sequence[dict[str, Any]], length: int, d_model: int) -> Table:
+def to_table(records: Sequence[dict[str, Any]], length: int, d_model: int) -> Table:
     return Table(
         title=f"Sinusoidal positions (§3.5): {length:,} positions, d_model {d_model}",
         header=["distance k", "PE(p)·PE(p+k)", "spread over p", "error of the fit", "from the rotation"],
@@ -127,7 +128,7 @@ def write_picture(path: Path, length: int, d_model: int) -> None:
     _draw_heat_maps(left, table)
     _draw_similarity(top, table)
     _draw_turns(bottom, table)
-    with replacing(path) as aside:
+    with atomic_file(path) as aside:
         figure.savefig(aside, dpi=200, format="png")
 
 
@@ -139,10 +140,10 @@ def _draw_heat_maps(figure: "SubFigure", table: Tensor) -> None:
         extent = (0, table.size(1), len(table) - 0.5, -0.5)
         image = axes.imshow(part, cmap="RdBu_r", vmin=-1, vmax=1, aspect="auto", interpolation="nearest", extent=extent)
         _style(axes, title, "dimension")
-    sines.set_ylabel("position", color=INK)
+    sines.set_ylabel("position", color=TEXT_COLOR)
     bar = figure.colorbar(image, ax=[sines, cosines], location="bottom", shrink=0.3, aspect=30, ticks=[-1, 0, 1])
     bar.outline.set_visible(False)
-    bar.ax.tick_params(length=0, labelsize=8, labelcolor=INK)
+    bar.ax.tick_params(length=0, labelsize=8, labelcolor=TEXT_COLOR)
 
 
 def _draw_similarity(figure: "SubFigure", table: Tensor) -> None:
@@ -157,7 +158,7 @@ def _draw_similarity(figure: "SubFigure", table: Tensor) -> None:
     _style(axes, "PE(p) · PE(p+k), as a share of PE(p) · PE(p): the same from every p", "distance k")
     axes.grid(alpha=0.2)
     axes.spines[["top", "right"]].set_visible(False)
-    axes.legend(frameon=False, fontsize=9, labelcolor=INK)
+    axes.legend(frameon=False, fontsize=9, labelcolor=TEXT_COLOR)
 
 
 def _draw_turns(figure: "SubFigure", table: Tensor) -> None:
@@ -170,15 +171,15 @@ def _draw_turns(figure: "SubFigure", table: Tensor) -> None:
         axes.plot(circle.cos().tolist(), circle.sin().tolist(), color="0.88", linewidth=1, zorder=0)
         axes.plot(points.real.tolist(), points.imag.tolist(), color="#93c5fd", linewidth=1, zorder=1)
         axes.scatter(points.real.tolist(), points.imag.tolist(), c=range(shown), cmap="Blues_r", vmax=shown + 2, s=22)
-        axes.set_title(f"dimensions {2 * pair}, {2 * pair + 1}", fontsize=8.5, color=INK)
+        axes.set_title(f"dimensions {2 * pair}, {2 * pair + 1}", fontsize=8.5, color=TEXT_COLOR)
         axes.set_aspect("equal")
         axes.axis("off")
     words = f"From p to p+1 every pair turns by an angle of its own; p = 0 (dark) to {shown - 1}"
-    figure.suptitle(words, x=0.02, ha="left", fontsize=10, color=INK)
+    figure.suptitle(words, x=0.02, ha="left", fontsize=10, color=TEXT_COLOR)
 
 
 def _style(axes: "Axes", title: str, below: str) -> None:
-    axes.set_title(title, loc="left", fontsize=10, color=INK)
-    axes.set_xlabel(below, color=INK)
-    axes.tick_params(length=0, labelsize=8.5, labelcolor=INK)
+    axes.set_title(title, loc="left", fontsize=10, color=TEXT_COLOR)
+    axes.set_xlabel(below, color=TEXT_COLOR)
+    axes.tick_params(length=0, labelsize=8.5, labelcolor=TEXT_COLOR)
     axes.spines[:].set(color="0.7", linewidth=0.6)

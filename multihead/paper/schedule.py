@@ -9,19 +9,22 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from multihead.config import ConfigError, TrainConfig, configure
-from multihead.files import replacing
-from multihead.presets import preset
-from multihead.tables import Table
-from multihead.trainer import learning_rate
+from multihead.config.presets import preset
+from multihead.config.resolve import configure
+from multihead.config.schema import TrainConfig
+from multihead.console import Table
+from multihead.errors import UsageError
+from multihead.storage.files import atomic_file
+from multihead.training.schedule import learning_rate
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
+
 PAIRS = ["512:4000", "512:8000", "256:4000", "1024:4000"]  # base; a longer warm-up; narrower; as wide as big
 STEPS = [1, 100, 1000, 4000, 10_000, 30_000, 100_000]  # at which the rate is printed
-COLOURS = ["#2563eb", "#d97706", "#059669", "#7c3aed", "#dc2626", "#0891b2", "#64748b"]
-INK = "0.25"  # of words in the picture
+COLORS = ["#2563eb", "#d97706", "#059669", "#7c3aed", "#dc2626", "#0891b2", "#64748b"]
+TEXT_COLOR = "0.25"  # of words in the picture
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,7 +63,7 @@ def curve_of_pair(pair: str) -> Curve:
     """`512:4000` as d_model 512 with a warm-up of 4,000 steps."""
     d_model, _, warmup = pair.partition(":")
     if not (d_model.isdecimal() and warmup.isdecimal() and int(d_model) and int(warmup)):
-        raise ConfigError(f"--pair takes d_model:warmup, for example 512:4000; got '{pair}'")
+        raise UsageError(f"--pair takes d_model:warmup, for example 512:4000; got '{pair}'")
     name = f"d_model {int(d_model)}, warm-up {int(warmup):,}"
     return Curve(name=name, d_model=int(d_model), train=TrainConfig(warmup=int(warmup)))
 
@@ -71,7 +74,7 @@ def curve_of_preset(name: str) -> Curve:
     return Curve(name=f"preset {name}", d_model=run.model.d_model, train=run.train)
 
 
-def table_for_people(curves: Sequence[Curve]) -> Table:
+def to_table(curves: Sequence[Curve]) -> Table:
     return Table(
         title="Learning rate of eq. (3): d_model^-0.5 · min(step^-0.5, step · warmup^-1.5)",
         header=["", "peak", "at step", *(f"{step:,}" for step in STEPS)],
@@ -98,21 +101,21 @@ def write_picture(curves: Sequence[Curve], path: Path, n_steps: int) -> None:
 
     figure = Figure(figsize=(12, 4.6), layout="constrained", facecolor="white")
     linear, powers = figure.subplots(1, 2)
-    for curve, colour in zip(curves, cycle(COLOURS), strict=False):
+    for curve, colour in zip(curves, cycle(COLORS), strict=False):
         _draw_curve(linear, curve, colour, np.linspace(1, n_steps, 1000))
         _draw_curve(powers, curve, colour, np.geomspace(10, 5 * n_steps, 500))
     _style(linear, "Learning rate by step")
     _style(powers, "The same in powers of ten, where eq. (3) is two straight lines")
     linear.set(xlim=(0, n_steps), ylim=(0, None))
     linear.yaxis.set_major_formatter(lambda rate, _: f"{1000 * rate:g}")
-    linear.set_ylabel("learning rate, thousandths", color=INK)
-    linear.legend(frameon=False, fontsize=9, labelcolor=INK)
+    linear.set_ylabel("learning rate, thousandths", color=TEXT_COLOR)
+    linear.legend(frameon=False, fontsize=9, labelcolor=TEXT_COLOR)
     powers.set(xscale="log", yscale="log", xlim=(10, 5 * n_steps))
-    powers.set_ylabel("learning rate", color=INK)
+    powers.set_ylabel("learning rate", color=TEXT_COLOR)
     for axis in (linear.xaxis, powers.xaxis):
         axis.set_major_formatter(lambda step, _: f"{step:,.0f}")
     powers.minorticks_off()
-    with replacing(path) as aside:
+    with atomic_file(path) as aside:
         figure.savefig(aside, dpi=200, format="png")
 
 
@@ -126,9 +129,9 @@ def _draw_curve(axes: "Axes", curve: Curve, colour: str, steps: NDArray[np.float
 
 
 def _style(axes: "Axes", title: str) -> None:
-    axes.set_title(title, loc="left", fontsize=10, color=INK)
-    axes.set_xlabel("step", color=INK)
+    axes.set_title(title, loc="left", fontsize=10, color=TEXT_COLOR)
+    axes.set_xlabel("step", color=TEXT_COLOR)
     axes.grid(alpha=0.2)
     axes.spines[["top", "right"]].set_visible(False)
     axes.spines[:].set(color="0.7", linewidth=0.6)
-    axes.tick_params(length=0, labelsize=8.5, labelcolor=INK)
+    axes.tick_params(length=0, labelsize=8.5, labelcolor=TEXT_COLOR)

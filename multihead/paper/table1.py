@@ -16,11 +16,12 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from multihead.config import ModelConfig
-from multihead.files import replacing
-from multihead.model import MultiHeadAttention
-from multihead.tables import Table
-from multihead.variants import MIXERS, Convolution
+from multihead.config.schema import ModelConfig
+from multihead.console import Table
+from multihead.model.build import MIXERS
+from multihead.model.transformer import MultiHeadAttention
+from multihead.model.variants.convolution import Convolution
+from multihead.storage.files import atomic_file
 
 LENGTHS = (32, 64, 128, 256, 512, 1024, 2048, 4096, 8192)
 FITTED = 4  # of them, the longest
@@ -28,7 +29,7 @@ WIDTH = 64  # of the layers whose length grows
 PATH_LENGTHS = (16, 32, 64, 128)
 PATH_WINDOW, KERNEL = 8, 3
 REPEATS = 3
-COLOURS = ("#4269d0", "#ff725c", "#3ca951", "#6cc5b0", "#a463f2", "#efb118", "#9c6b4e", "#97bbf5")
+COLORS = ("#4269d0", "#ff725c", "#3ca951", "#6cc5b0", "#a463f2", "#efb118", "#9c6b4e", "#97bbf5")
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,7 +130,7 @@ def exponent(sizes: Sequence[int], values: Sequence[float]) -> float:
 
 
 def seconds_of(mixer: nn.Module, length: int, width: int) -> float:
-    x, mask = torch.randn(1, length, width, requires_grad=True), everything(length)
+    x, mask = torch.randn(1, length, width, requires_grad=True), full_mask(length)
 
     def once() -> float:
         began = time.perf_counter()
@@ -140,7 +141,7 @@ def seconds_of(mixer: nn.Module, length: int, width: int) -> float:
     return min(once() for _ in range(REPEATS))
 
 
-def everything(length: int) -> Tensor:
+def full_mask(length: int) -> Tensor:
     return torch.ones(1, 1, 1, length, dtype=torch.bool)
 
 
@@ -156,7 +157,7 @@ def kept_bytes(mixer: nn.Module, length: int, width: int) -> int:
         return tensor
 
     with torch.autograd.graph.saved_tensors_hooks(pack, lambda tensor: tensor):
-        y = mixer(torch.randn(1, length, width, requires_grad=True), everything(length))
+        y = mixer(torch.randn(1, length, width, requires_grad=True), full_mask(length))
     del y
     return sum(kept.values())
 
@@ -172,7 +173,7 @@ def path_length(layer: Layer, length: int) -> int:
 def _layers_between(layer: Layer, length: int, width: int = 4) -> int:
     """Layers that have to be stacked until the last place depends on every other."""
     x = torch.randn(1, length, width, dtype=torch.float64, requires_grad=True)
-    y, mask = x, everything(length)
+    y, mask = x, full_mask(length)
     for number in range(length):
         y = make(layer, width, length, number, window=PATH_WINDOW).double()(y, mask)
         (gradient,) = torch.autograd.grad(y[0, -1].sum(), x, retain_graph=True)
@@ -188,7 +189,7 @@ def _steps_between(layer: Layer, length: int, width: int = 4) -> int:
     past: dict[str, Tensor] = {}
     states = []
     for place in range(length):
-        y = mixer(x[:, place : place + 1], everything(1), past)
+        y = mixer(x[:, place : place + 1], full_mask(1), past)
         states.append(past["h"])
     gradients = torch.autograd.grad(y.sum(), states, allow_unused=True)
     return sum(1 for gradient in gradients if gradient is not None and bool(gradient.any()))
@@ -198,7 +199,7 @@ def chain_length(layer: Layer, length: int, width: int = 4) -> int:
     """The longest chain of operations in one layer of which each needs the one before."""
     # Double precision, since in single precision a kernel that shows nothing of its inside runs a recurrent layer.
     x = torch.randn(1, length, width, dtype=torch.float64, requires_grad=True)
-    y = make(layer, width, length).double()(x, everything(length))
+    y = make(layer, width, length).double()(x, full_mask(length))
     return _depth(y.grad_fn)
 
 
@@ -220,11 +221,11 @@ def _depth(root: object) -> int:
 # Shown
 
 
-def record(one: Measured) -> dict[str, Any]:
+def to_dict(one: Measured) -> dict[str, Any]:
     return asdict(one)
 
 
-def table_for_people(found: Sequence[Measured]) -> Table:
+def to_table(found: Sequence[Measured]) -> Table:
     """The paper's three columns, and beside each what was measured."""
     lengths = ", ".join(map(str, PATH_LENGTHS))
     return Table(
@@ -265,7 +266,7 @@ def write_picture(found: Sequence[Measured], path: Path) -> None:
 
     figure = Figure(figsize=(11, 4.6), layout="constrained", facecolor="white")
     left, right = figure.subplots(1, 2)
-    for one, colour in zip(found, COLOURS, strict=False):
+    for one, colour in zip(found, COLORS, strict=False):
         style = {"color": colour, "linestyle": "-" if one.layer.in_paper else "--", "marker": "o", "markersize": 3}
         left.plot(one.lengths, [1000 * seconds for seconds in one.seconds], **style, label=one.layer.name)
         right.plot(one.lengths, one.megabytes, **style)
@@ -279,5 +280,5 @@ def write_picture(found: Sequence[Measured], path: Path) -> None:
         axes.grid(color="0.92")
         axes.spines[["top", "right"]].set_visible(False)
     left.legend(frameon=False, fontsize=8)
-    with replacing(path) as aside:
+    with atomic_file(path) as aside:
         figure.savefig(aside, dpi=150, format="png")

@@ -8,22 +8,23 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, NamedTuple
 
-from multihead import checkpoint
-from multihead.config import ConfigError, UserError, configure
-from multihead.cost import (
+from multihead.config.presets import PRESETS, preset
+from multihead.config.resolve import configure
+from multihead.console import Table
+from multihead.errors import UsageError, UserError
+from multihead.hardware.device import matmul_flops, pick_device, pick_precision, precision_name
+from multihead.hardware.flops import (
+    ASSUMED_SENTENCE_TOKENS,
     CPU_SHARE,
     FLOAT32_SHARE,
     GPUS,
-    SENTENCE,
     TENSOR_SHARE,
     Device,
     counted_flops,
     flops_by_time,
 )
-from multihead.devices import matmul_flops, pick_device, pick_precision, precision_name
-from multihead.hub import find_model
-from multihead.presets import PRESETS, preset
-from multihead.tables import Table
+from multihead.interop.hub import find_model
+from multihead.storage.model_folder import read_config, read_provenance
 
 Record = dict[str, Any]
 
@@ -73,7 +74,7 @@ class Clock:
     def __post_init__(self) -> None:
         for name, value in (("--hours", self.hours), ("--devices", self.n_devices), ("--tflops", self.tflops)):
             if value is not None and not 0 < value < math.inf:
-                raise ConfigError(f"{name} must be more than 0, got {value}")
+                raise UsageError(f"{name} must be more than 0, got {value}")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -120,7 +121,7 @@ def _of_model(name: str, clock: Clock) -> Training:
         folder = find_model(name)
     except UserError as error:
         raise UserError(f"'{name}' is no preset, and {error}") from None
-    model, recorded = checkpoint.read_config(folder).model, checkpoint.read_provenance(folder)
+    model, recorded = read_config(folder).model, read_provenance(folder)
     fields = ("target_tokens", "seconds", "matmul_flops")
     if not all(isinstance(recorded.get(field), int | float) and recorded[field] > 0 for field in fields):
         raise UserError(f"{folder} does not say how long it was trained, and on how much: it cannot be costed")
@@ -150,13 +151,13 @@ def parse_prices(prices: Sequence[str]) -> dict[str, float]:
     for price in prices:
         name, _, amount = price.partition("=")
         if name not in names:
-            raise ConfigError(f"there is no device '{name}'; there are {', '.join(names)}")
+            raise UsageError(f"there is no device '{name}'; there are {', '.join(names)}")
         try:
             found[name] = float(amount)
         except ValueError:
             found[name] = math.nan
         if not 0 <= found[name] < math.inf:
-            raise ConfigError(f"--price-per-hour takes device=price, for example A100=1.8; got '{price}'")
+            raise UsageError(f"--price-per-hour takes device=price, for example A100=1.8; got '{price}'")
     return found
 
 
@@ -207,7 +208,7 @@ def trainings_for_people(trainings: Sequence[Training]) -> Table:
         notes=[
             "By time: hours x devices x TFLOPS that each sustains (--hours, --devices, --tflops).",
             "Counted: 6 for each token and weight that it meets in a matrix product, plus attention over "
-            f"{SENTENCE} tokens; the source as long as the target.",
+            f"{ASSUMED_SENTENCE_TOKENS} tokens; the source as long as the target.",
         ],
     )
 

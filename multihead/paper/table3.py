@@ -12,15 +12,19 @@ from typing import Any, NamedTuple
 import numpy as np
 import torch
 
-from multihead import checkpoint
-from multihead.config import ConfigError, ModelConfig, Overrides, UserError, configure
-from multihead.corpus import Talk, read_summary
-from multihead.model import Transformer, count_parameters
-from multihead.presets import PRESETS, preset
-from multihead.request import Request
-from multihead.run import train
-from multihead.tables import Table
-from multihead.trainer import training_seconds
+from multihead.config.presets import PRESETS, preset
+from multihead.config.resolve import configure
+from multihead.config.schema import ModelConfig, Settings
+from multihead.console import Log, Table
+from multihead.data.shards import read_summary
+from multihead.errors import UsageError, UserError
+from multihead.model.transformer import Transformer
+from multihead.model.weights import count_parameters
+from multihead.runs.request import TrainingRequest
+from multihead.runs.train import train
+from multihead.storage.checkpoints import saved_steps
+from multihead.storage.model_folder import published_step, read_config, read_provenance
+from multihead.training.schedule import training_seconds
 
 Record = dict[str, Any]
 
@@ -71,7 +75,7 @@ def pick_rows(names: str | None) -> list[str]:
     wanted = [name.strip().lower() for name in names.split(",")]
     for name in wanted:
         if not any(_matches(row, name) for row in TABLE_3):
-            raise ConfigError(f"there is no row '{name}' in Table 3; there are a to e, and {', '.join(TABLE_3)}")
+            raise UsageError(f"there is no row '{name}' in Table 3; there are a to e, and {', '.join(TABLE_3)}")
     return [row for row in TABLE_3 if any(_matches(row, name) for name in wanted)]
 
 
@@ -170,7 +174,7 @@ _WIDTHS = ("d_model", "d_ff", "d_k", "d_v")
 
 # What all rows share when they are trained: what the preset tiny trains with, which suits minutes on a small machine.
 # The rate falls to zero, so the last checkpoint is the one to publish; the paper's 100,000 steps are out of reach.
-SHARED: Overrides = {
+SHARED: Settings = {
     **{name: value for name, value in PRESETS["tiny"].items() if not name.startswith("model.")},
     "model.norm": "pre",
     "train.steps": 1_000_000,
@@ -188,30 +192,30 @@ class Study:
     output: Path  # each row has a folder in it
     minutes: float  # of each row; 0 leaves it to train.steps
     scale: int = 4  # every width is divided by it
-    settings: Overrides = field(default_factory=dict)
+    settings: Settings = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         if not self.minutes and "train.steps" not in self.settings:
-            raise ConfigError("--corpus needs --minutes, or --set train.steps=N: how long each row is trained")
+            raise UsageError("--corpus needs --minutes, or --set train.steps=N: how long each row is trained")
         read_summary(self.corpus)  # refuses what is no corpus before anything is trained
 
-    def request(self, row: str) -> Request:
+    def request(self, row: str) -> TrainingRequest:
         """What `multihead train` would be asked for."""
         name = TABLE_3[row].preset
         widths = scaled(configure(preset(name)).model, self.scale)
         settings = {**SHARED, **widths, "train.minutes": self.minutes, **self.settings}
-        return Request(output=self.output / row, data=self.corpus, preset=name, settings=settings)
+        return TrainingRequest(output=self.output / row, data=self.corpus, preset=name, settings=settings)
 
 
-def scaled(model: ModelConfig, scale: int) -> Overrides:
+def scaled(model: ModelConfig, scale: int) -> Settings:
     """Every width divided by `scale`; layers and heads stay as they are."""
     for name in _WIDTHS:
         if getattr(model, name) % scale:
-            raise ConfigError(f"--scale {scale} does not divide {name}={getattr(model, name)}: take 1, 2, 4, 8 or 16")
+            raise UsageError(f"--scale {scale} does not divide {name}={getattr(model, name)}: take 1, 2, 4, 8 or 16")
     return {f"model.{name}": getattr(model, name) // scale for name in _WIDTHS}
 
 
-def train_rows(study: Study, rows: Sequence[str], talk: Talk) -> dict[str, Record]:
+def train_rows(study: Study, rows: Sequence[str], talk: Log) -> dict[str, Record]:
     """Train each row that is not complete, and return the outcome of all."""
     requests = {row: study.request(row) for row in rows}
     waiting = [row for row in rows if not is_complete(requests[row])]
@@ -221,25 +225,25 @@ def train_rows(study: Study, rows: Sequence[str], talk: Talk) -> dict[str, Recor
     return {row: _outcome(request.output) for row, request in requests.items()}
 
 
-def is_complete(request: Request) -> bool:
+def is_complete(request: TrainingRequest) -> bool:
     """True if a row has been trained to its end with just these settings, on just this text."""
     folder, data = request.output, request.data
-    steps = checkpoint.saved_steps(folder / "checkpoints")
+    steps = saved_steps(folder / "checkpoints")
     if not steps or data is None:
         return False
     if (folder / "data").resolve() != data.resolve():
         raise UserError(f"{folder} was trained on {(folder / 'data').resolve()}: choose another --output")
-    stored = checkpoint.read_config(folder)
+    stored = read_config(folder)
     asked = configure(preset(request.preset or "base"), request.settings, start=stored)
-    if asked != stored or checkpoint.published_step(folder) != steps[-1]:
+    if asked != stored or published_step(folder) != steps[-1]:
         return False
-    spent = checkpoint.read_provenance(folder)
+    spent = read_provenance(folder)
     had_its_time = bool(asked.train.minutes) and spent["seconds"] >= training_seconds(asked.train) - 0.1
     return had_its_time or spent["steps"] >= asked.train.steps or asked.train.patience > 0
 
 
 def _outcome(folder: Path) -> Record:
-    found = checkpoint.read_provenance(folder)
+    found = read_provenance(folder)
     return {
         "trained_parameters": found["parameters"],
         "steps": found["steps"],

@@ -15,17 +15,18 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from multihead.figures import asset
-from multihead.serve.batcher import Closed, Full
-from multihead.serve.fields import AttentionFields, TranslateFields, detect_text, read_fields
-from multihead.serve.guards import Access, BodyLimit, Forbidden, LastResort, Metrics, TooOften, Watch
+from multihead.inspection.page import asset
+from multihead.serve.access import Access
+from multihead.serve.errors import BadRequest, Forbidden, Overloaded, RateLimited, ShuttingDown
 from multihead.serve.languages import name_of
+from multihead.serve.middleware import BodyLimit, LastResort, Metrics, RequestLogMiddleware
 from multihead.serve.openapi import describe
-from multihead.serve.replies import error, reply
-from multihead.serve.service import Limits, Refused, Service
+from multihead.serve.requests import AttentionFields, TranslateFields, detect_text, read_fields
+from multihead.serve.responses import error, reply
+from multihead.serve.service import Limits, Service
 
 Result = TypeVar("Result")
-Handler = Callable[["Server", Request], Awaitable[Response]]
+Handler = Callable[["AppState", Request], Awaitable[Response]]
 
 _PAGE = {  # what the page is made of, and where each file is
     "/": ("serve/page/index.html", "text/html; charset=utf-8"),
@@ -38,7 +39,7 @@ _PAGE = {  # what the page is made of, and where each file is
 
 
 @dataclass(slots=True)
-class Server:
+class AppState:
     """What the routes share; the service comes when the models are loaded."""
 
     limits: Limits = field(default_factory=Limits)
@@ -55,11 +56,11 @@ class Server:
 
     def ready(self) -> Service:
         if self.service is None:
-            raise Closed("the models are being loaded")
+            raise ShuttingDown("the models are being loaded")
         return self.service
 
 
-def make_app(server: Server) -> Starlette:
+def make_app(server: AppState) -> Starlette:
     routes = {
         "/translate": (translate, "POST"),
         "/detect": (detect, "POST"),
@@ -77,7 +78,7 @@ def make_app(server: Server) -> Starlette:
             Route(path, _answering(handler, server), methods=[method]) for path, (handler, method) in routes.items()
         ],
         middleware=[
-            Middleware(Watch, metrics=server.metrics, routes=frozenset(routes)),
+            Middleware(RequestLogMiddleware, metrics=server.metrics, routes=frozenset(routes)),
             # As LibreTranslate: pages of others may ask, and no cookie is ever sent.
             Middleware(
                 CORSMiddleware, allow_origins=["*"], allow_methods=["GET", "POST"], allow_headers=["content-type"]
@@ -89,21 +90,21 @@ def make_app(server: Server) -> Starlette:
     )
 
 
-def _answering(handler: Handler, server: Server) -> Callable[[Request], Coroutine[Any, Any, Response]]:
+def _answering(handler: Handler, server: AppState) -> Callable[[Request], Coroutine[Any, Any, Response]]:
     """The handler, with LibreTranslate's answers for expected errors."""
 
     async def answer(request: Request) -> Response:
         try:
             return await handler(server, request)
-        except Refused as problem:
+        except BadRequest as problem:
             return error(str(problem), 400)
         except Forbidden as problem:
             return error(str(problem), 403)
-        except TooOften as problem:
+        except RateLimited as problem:
             return error(str(problem), 429, _retry_after(problem.seconds))
-        except Full as problem:
+        except Overloaded as problem:
             return error(str(problem), 503, _retry_after(problem.seconds))
-        except Closed as problem:
+        except ShuttingDown as problem:
             return error(str(problem), 503, _retry_after(5))
         except TimeoutError:
             return error("the translation took too long", 503, _retry_after(5))
@@ -128,13 +129,13 @@ async def _not_allowed(request: Request, _: Exception) -> Response:
 # LibreTranslate's routes
 
 
-async def translate(server: Server, request: Request) -> Response:
+async def translate(server: AppState, request: Request) -> Response:
     fields = await read_fields(request)
     server.access.check(fields.get("api_key"), _client(request))
     asked = TranslateFields.read(fields, server.limits)
     service = server.ready()
     work = service.translate(asked.texts, asked.source, asked.target, asked.alternatives, asked.is_html)
-    answers, detected = await _while_connected(request, work)
+    answers, detected = await _cancel_on_disconnect(request, work)
     server.metrics.characters.inc(sum(map(len, asked.texts)))
     content: dict[str, list[Any]] = {"translatedText": [one.text for one in answers]}
     if asked.alternatives:
@@ -145,21 +146,21 @@ async def translate(server: Server, request: Request) -> Response:
     return reply(content if asked.is_list else {name: values[0] for name, values in content.items()})
 
 
-async def detect(server: Server, request: Request) -> Response:
+async def detect(server: AppState, request: Request) -> Response:
     fields = await read_fields(request)
     server.access.check(fields.get("api_key"), _client(request))
     found = await server.ready().detect(detect_text(fields, server.limits))
     return reply([{"confidence": one.confidence, "language": one.language} for one in found])
 
 
-async def languages(server: Server, request: Request) -> Response:
+async def languages(server: AppState, request: Request) -> Response:
     service = server.ready()
     # With those that are only targets: Weblate looks for both languages of a pair in this list.
     known = [{"code": code, "name": name_of(code), "targets": service.targets_of(code)} for code in service.codes]
     return reply(known)
 
 
-async def settings(server: Server, request: Request) -> Response:
+async def settings(server: AppState, request: Request) -> Response:
     service = server.ready()
     source, target = next(iter(service.directions))
     return reply(
@@ -182,41 +183,41 @@ async def settings(server: Server, request: Request) -> Response:
 # Our own
 
 
-async def attention(server: Server, request: Request) -> Response:
+async def attention(server: AppState, request: Request) -> Response:
     fields = await read_fields(request)
     server.access.check(fields.get("api_key"), _client(request))
     asked = AttentionFields.read(fields, server.limits)
     service = server.ready()
     work = service.attention(asked.text, asked.sentence, asked.source, asked.target, asked.search)
-    content = await _while_connected(request, work)
+    content = await _cancel_on_disconnect(request, work)
     return await asyncio.to_thread(reply, content)  # megabytes, for a long sentence
 
 
-async def health(server: Server, request: Request) -> Response:
+async def health(server: AppState, request: Request) -> Response:
     return reply({"status": "ok"})
 
 
-async def ready(server: Server, request: Request) -> Response:
+async def ready(server: AppState, request: Request) -> Response:
     """Whether to send requests here: not while loading, and not any more once the server is leaving."""
     server.ready()
     if server.is_draining:
-        raise Closed("the server is shutting down")
+        raise ShuttingDown("the server is shutting down")
     return reply({"status": "ready"})
 
 
-async def metrics(server: Server, request: Request) -> Response:
+async def metrics(server: AppState, request: Request) -> Response:
     directions = server.service.directions.values() if server.service else ()
     server.metrics.waiting.set(sum(direction.batcher.waiting for direction in directions))
     return Response(generate_latest(server.metrics.registry), headers={"content-type": CONTENT_TYPE_LATEST})
 
 
-async def openapi(server: Server, request: Request) -> Response:
+async def openapi(server: AppState, request: Request) -> Response:
     service = server.ready()
     targets = sorted({target for _, target in service.directions})
     return reply(describe(server.limits, service.sources, targets))
 
 
-async def page(server: Server, request: Request) -> Response:
+async def page(server: AppState, request: Request) -> Response:
     name, kind = _PAGE[request.url.path]
     return Response(_content(name), headers={"content-type": kind, "cache-control": "no-cache"})
 
@@ -230,7 +231,7 @@ def _client(request: Request) -> str:
     return request.client.host if request.client else ""
 
 
-async def _while_connected(request: Request, work: Coroutine[Any, Any, Result]) -> Result:
+async def _cancel_on_disconnect(request: Request, work: Coroutine[Any, Any, Result]) -> Result:
     """The result of some work, which is cancelled if the client leaves before it is done."""
     working, leaving = asyncio.ensure_future(work), asyncio.ensure_future(_disconnected(request))
     try:

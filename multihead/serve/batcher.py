@@ -16,35 +16,24 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
-from multihead.config import SearchConfig
-from multihead.translate import Translation
+from multihead.config.schema import SearchConfig
+from multihead.serve.errors import Overloaded, ShuttingDown
+from multihead.translation.translator import Translation
 
 Value = TypeVar("Value")
 Result = TypeVar("Result")
 Translate = Callable[[list[str], SearchConfig], list[Translation]]
 
-BATCH_PIECES = 32  # by default; more of them would only make the next ones wait
+BATCH_SENTENCES = 32  # by default; more of them would only make the next ones wait
 BATCH_CHARACTERS = 4000
-DEFAULT_WAITING = 100_000  # characters that may wait: some seconds of work
-LEAST_PIECE = 50  # characters that even the shortest piece counts as
+DEFAULT_QUEUED_CHARACTERS = 100_000  # characters that may wait: some seconds of work
+MIN_WEIGHT = 50  # characters that even the shortest piece counts as
 TURN_SECONDS = 0.1  # of function calls before the next batch has its turn
-
-
-class Full(Exception):
-    """Too much is waiting already; `seconds` says when to come again."""
-
-    def __init__(self, seconds: float) -> None:
-        super().__init__(f"too many requests are waiting; try again in {seconds:.0f} seconds")
-        self.seconds = seconds
-
-
-class Closed(Exception):
-    """The batcher is being shut down and takes no more."""
 
 
 def weight(pieces: Sequence[str]) -> int:
     """What pieces count against the bound."""
-    return sum(max(LEAST_PIECE, len(piece)) for piece in pieces)
+    return sum(max(MIN_WEIGHT, len(piece)) for piece in pieces)
 
 
 @dataclass(slots=True, eq=False)
@@ -83,7 +72,7 @@ class _Calls:
 
     def weight(self) -> int:
         """What all of them count against the bound: no more than one batch."""
-        return min(BATCH_CHARACTERS, LEAST_PIECE * len(self.values))
+        return min(BATCH_CHARACTERS, MIN_WEIGHT * len(self.values))
 
     def step(self) -> bool:
         """Call the function once; return whether all is done, or nobody waits for it any more."""
@@ -113,7 +102,7 @@ class Batcher:
     """A queue with a bound, and the thread that empties it."""
 
     def __init__(
-        self, translate: Translate, most_waiting: int = DEFAULT_WAITING, batch_pieces: int = BATCH_PIECES
+        self, translate: Translate, most_waiting: int = DEFAULT_QUEUED_CHARACTERS, batch_pieces: int = BATCH_SENTENCES
     ) -> None:
         self._translate, self._most_waiting, self._batch_pieces = translate, most_waiting, batch_pieces
         self._requests: deque[_Request] = deque()
@@ -161,12 +150,12 @@ class Batcher:
         self._check_open()
         # A request that is larger than the bound is taken if nothing else waits.
         if self._waiting and self._waiting + weight > self._most_waiting:
-            raise Full(max(1.0, self._waiting / self._pace))
+            raise Overloaded(max(1.0, self._waiting / self._pace))
         self._waiting += weight
 
     def _check_open(self) -> None:
         if self._closing:
-            raise Closed("the server is shutting down")
+            raise ShuttingDown("the server is shutting down")
 
     def close(self, seconds: float) -> bool:
         """Take no more, finish what is there, and end the thread; True if all was done in time."""

@@ -16,12 +16,13 @@ import h11
 import uvicorn
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
-from multihead.config import ConfigError, UserError
-from multihead.hub import find_model
-from multihead.serve.app import Server, make_app
-from multihead.serve.guards import LOG, Access
+from multihead.errors import UsageError, UserError
+from multihead.interop.hub import find_model
+from multihead.serve.access import Access
+from multihead.serve.app import AppState, make_app
+from multihead.serve.middleware import LOG
 from multihead.serve.service import Limits, Service
-from multihead.translate import load
+from multihead.translation.translator import load
 
 RECEIVE_SECONDS = 20.0  # in which a request has to be there, from its first byte to its last
 MOST_CONNECTIONS = 2000  # with idle ones; beyond it a client is hung up on
@@ -48,7 +49,7 @@ def serve(models: Sequence[str], options: Options, talk: Callable[[str], None]) 
     for model in models:
         find_model(model)  # a wrong name is said now, not after a socket is open
     proxies = _networks(options.proxies)
-    server = Server(limits=options.limits, access=Access.read(options.api_keys, options.rate))
+    server = AppState(limits=options.limits, access=Access.read(options.api_keys, options.rate))
     listening = _listen(options.host, options.port)
     host, port = listening.getsockname()[:2]
     config = uvicorn.Config(
@@ -84,7 +85,7 @@ def _networks(proxies: Sequence[str]) -> list[str]:
     try:
         networks = [ip_network(proxy, strict=False) for proxy in proxies]
     except ValueError as error:
-        raise ConfigError(f"--proxy is an address or a network, such as 10.0.0.0/8: {error}") from None
+        raise UsageError(f"--proxy is an address or a network, such as 10.0.0.0/8: {error}") from None
     mapped = [f"::ffff:{one.network_address}/{96 + one.prefixlen}" for one in networks if one.version == 4]
     return [*map(str, networks), *mapped]
 
@@ -110,7 +111,7 @@ def _listen(host: str, port: int) -> socket.socket:
 
 
 def _load(
-    server: Server, models: Sequence[str], options: Options, process: "_Process", talk: Callable[[str], None]
+    server: AppState, models: Sequence[str], options: Options, process: "_Process", talk: Callable[[str], None]
 ) -> None:
     """Load the models while /health answers already; a model that cannot be loaded ends the process, in words."""
     try:
@@ -129,7 +130,7 @@ class _Process(uvicorn.Server):
 
     problem: Exception | None = None
 
-    def __init__(self, config: uvicorn.Config, server: Server) -> None:
+    def __init__(self, config: uvicorn.Config, server: AppState) -> None:
         super().__init__(config)
         self._server = server
 

@@ -13,22 +13,20 @@ from typing import Any, TypeVar
 
 from torch import Tensor
 
-from multihead.attention import alignment_matrix
-from multihead.config import BEAM, SearchConfig, UserError
-from multihead.figures import page_data
-from multihead.sentences import join_translations
-from multihead.serve import markup
+from multihead.config.schema import BEAM, SearchConfig
+from multihead.errors import UserError
+from multihead.inspection.attention_maps import alignment_matrix
+from multihead.inspection.page import page_data
+from multihead.serve import html
 from multihead.serve.batcher import Batcher
+from multihead.serve.errors import BadRequest
 from multihead.serve.languages import Detection, Detector, has_letters, name_of
-from multihead.translate import Translation, Translator
+from multihead.text.sentences import join_translations
+from multihead.translation.translator import Translation, Translator
 
 AUTO = "auto"
 Value = TypeVar("Value")
 Result = TypeVar("Result")
-
-
-class Refused(Exception):
-    """A request that cannot be served; the message is for the client."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,14 +54,14 @@ class Limits:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Answer:
+class TranslatedText:
     """A translated text, and other translations of it."""
 
     text: str
     alternatives: list[str]
 
     @classmethod
-    def of(cls, versions: list[str]) -> "Answer":
+    def of(cls, versions: list[str]) -> "TranslatedText":
         """The best version of a text first."""
         return cls(text=versions[0], alternatives=[one for one in dict.fromkeys(versions) if one != versions[0]])
 
@@ -131,7 +129,7 @@ class Service:
         if found.confidence:
             return found
         if len(self.sources) > 1 and await asyncio.to_thread(has_letters, text):
-            raise Refused(
+            raise BadRequest(
                 f"the language of the text cannot be detected, because the detector does not know "
                 f"{', '.join(self._detector.unknown)}; set source to one of {', '.join(self.sources)}"
             )
@@ -142,9 +140,9 @@ class Service:
     def direction(self, source: str, target: str) -> Direction:
         for code in (source, target):
             if code not in self.codes:
-                raise Refused(f"{code} is not supported")
+                raise BadRequest(f"{code} is not supported")
         if (source, target) not in self.directions:
-            raise Refused(
+            raise BadRequest(
                 f"{name_of(target)} ({target}) is not available as a target language from {name_of(source)} ({source})"
             )
         return self.directions[source, target]
@@ -157,7 +155,7 @@ class Service:
 
     async def translate(
         self, texts: Sequence[str], source: str, target: str, n_alternatives: int = 0, is_html: bool = False
-    ) -> tuple[list[Answer], Detection | None]:
+    ) -> tuple[list[TranslatedText], Detection | None]:
         """Translate texts sentence by sentence, with their white space or their tags; and the language if detected."""
         config = SearchConfig(n_best=1 + n_alternatives, beam=max(BEAM, 1 + n_alternatives))
         translate = self._translate_html if is_html else self._translate_text
@@ -168,7 +166,7 @@ class Service:
 
     async def _translate_text(
         self, texts: Sequence[str], direction: Direction, config: SearchConfig, deadline: asyncio.Timeout
-    ) -> list[Answer]:
+    ) -> list[TranslatedText]:
         parts = await asyncio.to_thread(_each, direction.translator.sentences, texts)
         found = await direction.search([one for sentences, _ in parts for one in sentences], config, deadline)
         said = await asyncio.to_thread(_ranked, found, config.n_best)
@@ -177,8 +175,8 @@ class Service:
 
     async def _translate_html(
         self, texts: Sequence[str], direction: Direction, config: SearchConfig, deadline: asyncio.Timeout
-    ) -> list[Answer]:
-        fragments = await asyncio.to_thread(_each, partial(markup.read, cut=direction.translator.sentences), texts)
+    ) -> list[TranslatedText]:
+        fragments = await asyncio.to_thread(_each, partial(html.parse, cut=direction.translator.sentences), texts)
         sentences = [sentence for fragment in fragments for sentence in fragment.sentences]
         found = await direction.search([sentence.text for sentence in sentences], config, deadline)
         said = await asyncio.to_thread(_ranked, found, config.n_best)
@@ -201,10 +199,10 @@ class Service:
     ) -> dict[str, Any]:
         sentences, _ = await asyncio.to_thread(direction.translator.sentences, text)
         if not 0 <= at < len(sentences):
-            raise Refused(f"there is no sentence {at} in a text of {len(sentences)}")
+            raise BadRequest(f"there is no sentence {at} in a text of {len(sentences)}")
         sentence = sentences[at]
         if len(sentence) > self.limits.sentence_characters:
-            raise Refused(
+            raise BadRequest(
                 f"attention is shown for sentences of up to {self.limits.sentence_characters} characters, "
                 f"this one has {len(sentence)}"
             )
@@ -233,27 +231,29 @@ def _ranked(found: Sequence[Translation], n: int) -> list[list[str]]:
     return [[texts[min(rank, len(texts) - 1)] for rank in range(n)] for texts in of_each]
 
 
-def _answers(said: Iterable[list[str]], joins: Sequence[tuple[int, Callable[[list[str]], str]]]) -> list[Answer]:
+def _answers(
+    said: Iterable[list[str]], joins: Sequence[tuple[int, Callable[[list[str]], str]]]
+) -> list[TranslatedText]:
     """Texts from the translations of their sentences, given how many each text has and how they are joined."""
     results, answers = iter(said), []
     for n_sentences, join_text in joins:
         versions = zip(*islice(results, n_sentences), strict=True)
-        answers.append(Answer.of([join_text(list(version)) for version in versions] or [join_text([])]))
+        answers.append(TranslatedText.of([join_text(list(version)) for version in versions] or [join_text([])]))
     return answers
 
 
-def _pairs_to_align(sentences: Sequence[markup.Sentence], said: Sequence[list[str]]) -> list[tuple[str, str]]:
+def _pairs_to_align(sentences: Sequence[html.Sentence], said: Sequence[list[str]]) -> list[tuple[str, str]]:
     """Sentences with tags inside and their translations, each pair once."""
     tagged = ((one.text, texts) for one, texts in zip(sentences, said, strict=True) if one.needs_alignment())
     return list(dict.fromkeys((source, text) for source, texts in tagged for text in texts))
 
 
 def _placed(
-    sentences: Sequence[markup.Sentence], said: Sequence[list[str]], alignments: Mapping[tuple[str, str], Tensor]
+    sentences: Sequence[html.Sentence], said: Sequence[list[str]], alignments: Mapping[tuple[str, str], Tensor]
 ) -> list[list[str]]:
     """The translations of each sentence with its tags."""
     return [
-        [markup.place(one, text, alignments.get((one.text, text))) for text in texts]
+        [html.place_tags(one, text, alignments.get((one.text, text))) for text in texts]
         for one, texts in zip(sentences, said, strict=True)
     ]
 

@@ -8,14 +8,15 @@ from typing import TYPE_CHECKING
 import pytest
 import torch
 
-from multihead.attention import attention_maps
-from multihead.figures import write_page
-from multihead.model import Transformer
-from multihead.tokenizer import SubwordTokenizer
+from multihead.inspection.page import write_page
+from multihead.inspection.record import record_attention
+from multihead.model.transformer import Transformer
+from multihead.text.tokenizer import SubwordTokenizer
 from tests.conftest import tiny_shape
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser
+
 
 SOURCE, TRANSLATION = "the old house stands here", "das alte Haus steht hier"
 HOSTILE = "</script><img src=x onerror=alert(1)> & <b>bold</b>"
@@ -56,6 +57,6 @@ def make_page(path: Path, source: str, translation: str) -> Path:
     tokenizer = SubwordTokenizer.learn([SOURCE, TRANSLATION] * 3, 330)
     torch.manual_seed(1)
     model = Transformer(tiny_shape(vocab_size=tokenizer.vocab_size, max_len=100))
-    maps = attention_maps(model, tokenizer, tokenizer.encode(source), tokenizer.encode(translation))
+    maps = record_attention(model, tokenizer, tokenizer.encode(source), tokenizer.encode(translation))
     write_page(maps, path, source=source, translation=translation, model_name="<i>tiny</i>")
     return path

@@ -11,6 +11,7 @@ from tests.browser.conftest import HOSTILE, SOURCE, TRANSLATION
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, Dialog, Page
 
+
 # One browser is enough: two test processes share the work by groups.
 pytestmark = [pytest.mark.browser, pytest.mark.xdist_group("browser")]
 

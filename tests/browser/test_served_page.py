@@ -10,12 +10,13 @@ import pytest
 import uvicorn
 
 import multihead
-from multihead.serve.app import Server, make_app
+from multihead.serve.app import AppState, make_app
 from multihead.serve.service import Limits, Service
-from multihead.translate import Translator
+from multihead.translation.translator import Translator
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, Page
+
 
 pytestmark = [pytest.mark.browser, pytest.mark.xdist_group("browser")]
 
@@ -56,7 +57,7 @@ def how_old(en_de: Translator) -> str:
 
 @pytest.fixture(scope="module")
 def address(en_de: Translator) -> Iterator[str]:
-    server = Server(limits=Limits())
+    server = AppState(limits=Limits())
     server.open(Service([en_de], server.limits))
     process = uvicorn.Server(uvicorn.Config(make_app(server), port=0, log_config=None, lifespan="off"))
     thread = threading.Thread(target=process.run)

@@ -11,16 +11,24 @@ import pytest
 import torch
 from tokenizers import Tokenizer
 
-from multihead import ctranslate2_export, shortlist
-from multihead.checkpoint import load_model, weights_of
-from multihead.config import ModelConfig, SearchConfig, UserError
-from multihead.ctranslate2_engine import CTranslate2Engine
-from multihead.ctranslate2_export import STAMP, cached_export, export_ctranslate2, why_not_ctranslate2
-from multihead.model import Transformer
-from multihead.search import NOTHING, Found, Hypothesis, length_penalty, search
-from multihead.shortlist import NEVER_SAID, Shortlist
-from multihead.tokenizer import BOS_ID, EOS_ID, PAD_ID, SPECIAL_TOKENS, SubwordTokenizer
-from multihead.variants import build_model
+from multihead.config.schema import ModelConfig, SearchConfig
+from multihead.errors import UserError
+from multihead.interop import ctranslate2_export
+from multihead.interop.ctranslate2_export import (
+    FINGERPRINT_FILE,
+    _names,
+    export_ctranslate2,
+    unsupported_by_ctranslate2,
+)
+from multihead.interop.export_cache import cached_export
+from multihead.model.build import build_model
+from multihead.model.transformer import Transformer
+from multihead.model.weights import load_model, weights_of
+from multihead.storage.shortlist import NEVER_GENERATED, Shortlist, load_shortlist
+from multihead.text.tokenizer import BOS_ID, EOS_ID, PAD_ID, SPECIAL_TOKENS, SubwordTokenizer
+from multihead.translation.engine import EMPTY_HYPOTHESIS, Hypothesis, SearchResult, length_penalty
+from multihead.translation.engines.ctranslate2_engine import CTranslate2Engine
+from multihead.translation.search.beam import search
 from tests.conftest import copy_or_reverse, tiny_shape
 
 TEXTS = ["Ein Mann fährt mit dem Fahrrad zum Bahnhof.", "A man rides his bike to the station, doesn't he?"] * 5
@@ -40,7 +48,7 @@ def random_model(**changes: object) -> Transformer:
         for parameter in model.parameters():
             parameter.add_(0.2 * torch.randn_like(parameter))  # biases and norms too, which begin at 0 and 1
         for weight in (model.target_embedding.weight, model.output.weight):
-            weight[NEVER_SAID] = weight[N_LIVELY:] = 0.0
+            weight[NEVER_GENERATED] = weight[N_LIVELY:] = 0.0
         for parameter in last.parameters():
             parameter.mul_(4)
     return model
@@ -56,7 +64,7 @@ def engine_of(model: Transformer, folder: Path, quantization: str = "float32") -
     return CTranslate2Engine(folder, model.config, workers=1)
 
 
-def search_with_torch(model: Transformer, segments: Segments, config: SearchConfig) -> list[Found]:
+def search_with_torch(model: Transformer, segments: Segments, config: SearchConfig) -> list[SearchResult]:
     longest = max(map(len, segments)) + 1
     padded = [[*ids, EOS_ID] + [PAD_ID] * (longest - 1 - len(ids)) for ids in segments]
     return search([model], torch.tensor(padded), config)
@@ -70,11 +78,11 @@ def forced(model: Transformer, segment: list[int], hypothesis: Hypothesis) -> fl
     return float(logits.log_softmax(dim=-1)[0, range(len(said)), said].sum())
 
 
-def best_tokens(found: Sequence[Found]) -> Segments:
+def best_tokens(found: Sequence[SearchResult]) -> Segments:
     return [one.best(1)[0].tokens for one in found]
 
 
-def best_scores(found: Sequence[Found]) -> list[float]:
+def best_scores(found: Sequence[SearchResult]) -> list[float]:
     return [one.best(1)[0].score for one in found]
 
 
@@ -118,12 +126,7 @@ def test_every_shape_gives_the_same_numbers(shape: dict[str, object], tmp_path: 
 @pytest.mark.parametrize("shape", SHAPES, ids=lambda shape: "-".join(map(str, shape.values())) or "paper")
 def test_every_weight_has_its_place(shape: dict[str, object]) -> None:
     model = random_model(**shape)
-    placed = {
-        f"{name}.{kind}"
-        for _, ours in ctranslate2_export._names(model.config)
-        for name in ours
-        for kind in ("weight", "bias")
-    }
+    placed = {f"{name}.{kind}" for _, ours in _names(model.config) for name in ours for kind in ("weight", "bias")}
     relative = {name for name in weights_of(model) if name.endswith((".score.keys", ".score.values"))}
     assert weights_of(model).keys() - placed - relative <= {"positions"}
 
@@ -164,7 +167,7 @@ def learned(trained: Path, tmp_path_factory: pytest.TempPathFactory) -> Learned:
 def test_alone_no_neighbour_and_no_number_of_workers_changes_a_sentence(learned: Learned, trained: Path) -> None:
     """With int8 and a shortlist, as `auto` searches."""
     folder = learned.folder.with_name("int8")
-    export_ctranslate2(learned.model, learned.tokenizer, folder, "int8", shortlist.load(trained))
+    export_ctranslate2(learned.model, learned.tokenizer, folder, "int8", load_shortlist(trained))
     engines = [CTranslate2Engine(folder, learned.model.config, workers, alone=True) for workers in (1, 2)]
     expected = [best_tokens(engines[0].search([segment], SearchConfig()))[0] for segment in learned.segments]
     order = random.Random(2).sample(range(len(learned.segments)), len(learned.segments))
@@ -347,10 +350,10 @@ def test_an_empty_sentence_is_nothing_and_harms_nothing(tmp_path: Path) -> None:
 def test_control_symbols_are_never_said(tmp_path: Path, beam: int) -> None:
     model, segments = random_model(output_bias=True), random_segments(8, longest=9)
     with torch.no_grad():
-        model.output.bias[NEVER_SAID] = 30.0
+        model.output.bias[NEVER_GENERATED] = 30.0
     config = SearchConfig(beam=beam, max_extra=4)
     found = engine_of(model, tmp_path / "export").search(segments, config)
-    assert not any(id in NEVER_SAID for one in found for said in one.ended + one.cut for id in said.tokens)
+    assert not any(id in NEVER_GENERATED for one in found for said in one.ended + one.cut for id in said.tokens)
     for segment, one in zip(segments, found, strict=True):
         for hypothesis in one.ended:
             assert hypothesis.log_prob == pytest.approx(forced(model, segment, hypothesis), rel=1e-5)
@@ -363,7 +366,7 @@ def test_a_model_without_numbers_says_nothing(tmp_path: Path) -> None:
     with torch.no_grad():
         model.output.weight.fill_(torch.nan)
     found = engine_of(model, tmp_path / "export").search([[4, 5], [6]], SearchConfig(max_extra=2))
-    assert [one.best(1) for one in found] == [[NOTHING], [NOTHING]]
+    assert [one.best(1) for one in found] == [[EMPTY_HYPOTHESIS], [EMPTY_HYPOTHESIS]]
 
 
 # Refusals, in words
@@ -378,8 +381,8 @@ def test_sampling_is_refused(tmp_path: Path) -> None:
 
 
 def test_a_matrix_over_4_gb_is_refused() -> None:
-    assert why_not_ctranslate2(ModelConfig()) == ""
-    assert "1,100,000 x 1,024 numbers" in why_not_ctranslate2(ModelConfig(vocab_size=1_100_000, d_model=1024))
+    assert unsupported_by_ctranslate2(ModelConfig()) == ""
+    assert "1,100,000 x 1,024 numbers" in unsupported_by_ctranslate2(ModelConfig(vocab_size=1_100_000, d_model=1024))
 
 
 def refuse_to_export(model: Transformer, folder: Path, quantization: str, words: str) -> None:
@@ -409,7 +412,7 @@ def test_a_folder_of_something_else_is_not_replaced(tmp_path: Path) -> None:
 def test_an_export_is_replaced(tmp_path: Path) -> None:
     for quantization in ("float32", "int8"):
         export_ctranslate2(random_model(), TOKENIZER, tmp_path / "export", quantization)
-    assert '"int8"' in (tmp_path / "export" / STAMP).read_text()
+    assert '"int8"' in (tmp_path / "export" / FINGERPRINT_FILE).read_text()
 
 
 def test_what_cannot_be_loaded_is_said(tmp_path: Path) -> None:
@@ -446,7 +449,7 @@ def test_an_export_of_other_weights_is_made_anew(tmp_path: Path) -> None:
     before = made(export)
     assert cached_export(model, TOKENIZER, tmp_path, "float32") == export
     assert made(export) > before
-    (export / STAMP).write_text("{")
+    (export / FINGERPRINT_FILE).write_text("{")
     before = made(export)
     cached_export(model, TOKENIZER, tmp_path, "float32")
     assert made(export) > before

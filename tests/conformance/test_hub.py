@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from multihead.config import UserError
-from multihead.hub import fetch
+from multihead.errors import UserError
+from multihead.interop.hub import download_and_convert
 from tests.marian import opus_folder
 
 pytest.importorskip("transformers", reason="transformers is not installed")
@@ -122,4 +122,4 @@ NO_NAMES = ["", "owner", "../secret", "owner/..", "a/b@../../x", "/etc/passwd", 
 @pytest.mark.parametrize("name", NO_NAMES)
 def test_a_name_that_is_none_is_refused(name: str) -> None:
     with pytest.raises(UserError, match="no model of the hub"):
-        fetch(f"hf:{name}")
+        download_and_convert(f"hf:{name}")

@@ -10,19 +10,23 @@ import pytest
 import torch
 from torch import Tensor
 
-from multihead.attention import word_texts
-from multihead.bench_translation import _ids_by_piece
-from multihead.checkpoint import load_model, save_model, weights_of
-from multihead.config import DataConfig, RunConfig, SearchConfig, UserError, configure
-from multihead.figures import page_data, write_page, write_picture
-from multihead.interop import export
-from multihead.marian_export import export_marian, why_not_marian
-from multihead.marian_import import import_marian
-from multihead.model import Transformer
-from multihead.presets import PRESETS
-from multihead.search import search
-from multihead.tokenizer import BOS_ID, EOS_ID, PAD_ID, UNK_ID, SubwordTokenizer
-from multihead.translate import load
+from multihead.bench.translation import _ids_by_piece
+from multihead.config.presets import PRESETS
+from multihead.config.resolve import configure
+from multihead.config.schema import DataConfig, RunConfig, SearchConfig
+from multihead.errors import UserError
+from multihead.inspection.page import page_data, write_page
+from multihead.inspection.picture import write_picture
+from multihead.interop.formats import export
+from multihead.interop.marian.exporter import export_marian, unsupported_by_marian
+from multihead.interop.marian.importer import import_marian
+from multihead.model.transformer import Transformer
+from multihead.model.weights import load_model, weights_of
+from multihead.storage.model_folder import save_model
+from multihead.text.pieces import word_texts
+from multihead.text.tokenizer import BOS_ID, EOS_ID, PAD_ID, UNK_ID, SubwordTokenizer
+from multihead.translation.search.beam import search
+from multihead.translation.translator import load
 from tests.conftest import tiny_shape
 from tests.marian import SENTENCES, TRANSLATIONS, TheirModel, lively, opus_folder
 
@@ -269,13 +273,13 @@ WHY_NOT: list[tuple[Shape, str]] = [
 @pytest.mark.parametrize(("shape", "words"), WHY_NOT, ids=lambda value: str(value))
 def test_what_marian_cannot_be_is_refused_before_a_file_is_written(shape: Shape, words: str, tmp_path: Path) -> None:
     config = tiny_shape(**{"d_k": 4, "d_v": 4, **shape})
-    assert words in why_not_marian(config)
+    assert words in unsupported_by_marian(config)
     with pytest.raises(UserError, match=words):
         export_marian(Transformer(config), TOKENIZER, RunConfig(), tmp_path / "marian", tmp_path)
     assert not list(tmp_path.iterdir())
 
 
 def test_every_row_of_table_3_that_is_like_the_paper_can_leave() -> None:
-    unable = {name for name in PRESETS if why_not_marian(configure(PRESETS[name]).model)}
+    unable = {name for name in PRESETS if unsupported_by_marian(configure(PRESETS[name]).model)}
     others = {"rnn-attention", "convs2s", "bytenet"}  # not the paper's
     assert unable == {"tiny", "small", "small-fast", "thorough", "table3-e-learned", *others}

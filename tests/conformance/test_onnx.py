@@ -9,12 +9,12 @@ import numpy as np
 import pytest
 import torch
 
-from multihead.checkpoint import load_model
-from multihead.config import UserError
-from multihead.model import Transformer
-from multihead.onnx_export import export_onnx
-from multihead.tokenizer import PAD_ID, SubwordTokenizer
-from multihead.translate import load
+from multihead.errors import UserError
+from multihead.interop.onnx_export import export_onnx
+from multihead.model.transformer import Transformer
+from multihead.model.weights import load_model
+from multihead.text.tokenizer import PAD_ID, SubwordTokenizer
+from multihead.translation.translator import load
 from tests.conftest import copy_or_reverse, tiny_shape
 
 onnxruntime = pytest.importorskip("onnxruntime", reason="onnxruntime is not installed")

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 import sacrebleu
 
-from multihead.metrics import bleu, paper_words, scores, split_compounds
+from multihead.evaluation.metrics import bleu, paper_words, scores, split_compounds
 
 REFERENCES = [
     "Der Fahrer der U-Bahn sagt „Guten Tag“ und hält nicht am Bahnhof.",

@@ -7,7 +7,8 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from multihead.model import MultiHeadAttention, Transformer, sinusoids
+from multihead.model.positions import sinusoids
+from multihead.model.transformer import MultiHeadAttention, Transformer
 from tests.conftest import tiny_shape
 
 Pick = Callable[[Tensor], Tensor]

@@ -7,11 +7,12 @@ from pathlib import Path
 import pytest
 
 import multihead
-from multihead import card
-from multihead.files import BUNDLED
-from multihead.hub import find_model
-from multihead.metrics import bleu
-from multihead.translate import Input, Translator
+from multihead.cli.models import model_info
+from multihead.evaluation.metrics import bleu
+from multihead.interop.hub import find_model
+from multihead.storage.files import BUNDLED
+from multihead.text.lines import TextInput
+from multihead.translation.translator import Translator
 
 MOST_BYTES = 20_000_000
 
@@ -51,7 +52,7 @@ def test_the_default_search_scores_like_the_exact_one() -> None:
     folder = Path(__file__).parents[3] / "shared" / "data" / "tatoeba" / "en-de"
     if not folder.is_dir():
         pytest.skip("Tatoeba is not on this machine")
-    sources, references = (list(islice(Input(folder / f"valid.{lang}.gz"), 1000)) for lang in ("en", "de"))
+    sources, references = (list(islice(TextInput(folder / f"valid.{lang}.gz"), 1000)) for lang in ("en", "de"))
     default = multihead.load("en-de").translate(sources)
     exact = multihead.load("en-de", engine="torch").translate(sources, shortlist=False, guard=False)
     scores = [bleu([one.text for one in found], references, "de") for found in (default, exact)]
@@ -86,5 +87,5 @@ def test_its_card_names_data_licence_scores_and_limits() -> None:
     text = (find_model("en-de") / "README.md").read_text(encoding="utf-8")
     for named in ("Tatoeba", "CC BY 2.0", "manythings.org/anki", "test, 2000 sentences", "## Limits", "chrF2"):
         assert named in text
-    scores = card.facts(find_model("en-de"))["scores"]
+    scores = model_info(find_model("en-de"))["scores"]
     assert {"validation, 1024 sentences", "test, 2000 sentences"} == {score["set"] for score in scores}

@@ -10,7 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from multihead import checkpoint
+from multihead.model.weights import load_model, weights_of
+from multihead.storage.checkpoints import saved_steps
+from multihead.storage.model_folder import save_model
+from multihead.training.checkpoint import average_checkpoints
 from tests.conftest import copy_or_reverse, write_pairs
 from tests.fault.test_bad_input import assert_refused
 
@@ -166,10 +169,10 @@ def test_scores_come_with_their_signatures(trained: Path, test_set: tuple[Path, 
 def test_two_models_are_compared(trained: Path, test_set: tuple[Path, Path], tmp_path: Path) -> None:
     """A model whose embeddings were spoilt is worse, and the bootstrap says so; a model is no better than itself."""
     source, reference = test_set
-    model, tokenizer, config = checkpoint.load_model(trained)
-    spoilt = checkpoint.weights_of(model)
+    model, tokenizer, config = load_model(trained)
+    spoilt = weights_of(model)
     spoilt["source_embedding.weight"].mul_(0.5)
-    checkpoint.save_model(tmp_path / "spoilt", spoilt, config, tokenizer.to_json(), {})
+    save_model(tmp_path / "spoilt", spoilt, config, tokenizer.to_json(), {})
     options = ("evaluate", trained, "--source", source, "--reference", reference, "--beam", "1", "--json")
     reports = [json.loads(multihead(*options, "--compare", other).stdout) for other in (trained, tmp_path / "spoilt")]
     itself, worse = (report["comparison"][0] for report in reports)
@@ -184,10 +187,10 @@ def test_two_models_are_compared(trained: Path, test_set: tuple[Path, Path], tmp
 
 def test_checkpoints_are_averaged_into_a_model(trained: Path, tmp_path: Path) -> None:
     multihead("average", trained, "--last", "3", "--output", tmp_path / "averaged")
-    newest = checkpoint.saved_steps(trained / "checkpoints")[-3:]
-    expected = checkpoint.average([trained / "checkpoints" / f"step-{step}" for step in newest])
-    model, _, _ = checkpoint.load_model(tmp_path / "averaged")
-    assert all((tensor == expected[name]).all() for name, tensor in checkpoint.weights_of(model).items())
+    newest = saved_steps(trained / "checkpoints")[-3:]
+    expected = average_checkpoints([trained / "checkpoints" / f"step-{step}" for step in newest])
+    model, _, _ = load_model(tmp_path / "averaged")
+    assert all((tensor == expected[name]).all() for name, tensor in weights_of(model).items())
     assert multihead("translate", tmp_path / "averaged", "copy a b").stdout == "a b\n"
 
 

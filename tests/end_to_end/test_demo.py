@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from multihead import checkpoint
+from multihead.storage.model_folder import published_step, read_config
 
 DEMO = Path(__file__).parents[2] / "examples" / "demo.py"
 
@@ -16,8 +16,8 @@ def test_the_demo_trains_a_fixed_number_of_steps(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     runpy.run_path(str(DEMO))["main"](steps=12)
-    assert checkpoint.published_step(tmp_path / "demo") == 12
-    assert checkpoint.read_config(tmp_path / "demo").train.minutes > 0  # a limit for very slow machines
+    assert published_step(tmp_path / "demo") == 12
+    assert read_config(tmp_path / "demo").train.minutes > 0  # a limit for very slow machines
     assert (tmp_path / "demo" / "attention.html").exists()
     shown = capsys.readouterr().out
     assert "12 steps, 30 minutes at most" in shown

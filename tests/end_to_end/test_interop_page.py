@@ -8,10 +8,11 @@ from pathlib import Path
 import pytest
 import torch
 
-from multihead.checkpoint import save_model, weights_of
-from multihead.config import DataConfig, RunConfig
-from multihead.model import Transformer
-from multihead.tokenizer import SubwordTokenizer
+from multihead.config.schema import DataConfig, RunConfig
+from multihead.model.transformer import Transformer
+from multihead.model.weights import weights_of
+from multihead.storage.model_folder import save_model
+from multihead.text.tokenizer import SubwordTokenizer
 from tests.conftest import tiny_shape
 from tests.marian import SENTENCES, opus_folder
 

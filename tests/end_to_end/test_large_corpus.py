@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from multihead.corpus import Shards, read_summary
+from multihead.data.shards import Shards, read_summary
 
 MOST_MB = 2000
 

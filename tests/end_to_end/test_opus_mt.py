@@ -12,10 +12,10 @@ from starlette.testclient import TestClient
 from typer.testing import CliRunner
 
 import multihead
-from multihead.cli import app
-from multihead.config import ENGINES
-from multihead.interop import export
-from multihead.tokenizer import SubwordTokenizer
+from multihead.cli.app import app
+from multihead.config.schema import ENGINES
+from multihead.interop.formats import export
+from multihead.text.tokenizer import SubwordTokenizer
 from tests.serve.conftest import client_of
 
 transformers = pytest.importorskip("transformers", reason="transformers is not installed")
@@ -175,10 +175,10 @@ def test_a_translation_is_cut_as_sentencepiece_cuts_it() -> None:
 
 
 def tokenizer_of(name: str) -> SubwordTokenizer:
-    from multihead.marian import places_of, read_config
-    from multihead.marian_folder import MarianFolder
-    from multihead.marian_tokenizer import read_vocabulary
+    from multihead.interop.marian.folder import MarianFolder
+    from multihead.interop.marian.format import map_vocabulary, read_config
+    from multihead.interop.marian.vocabulary import read_vocabulary
 
     folder = MarianFolder(real(name))
     vocabulary = read_vocabulary(folder)
-    return vocabulary.tokenizer(places_of(read_config(folder), vocabulary).theirs)
+    return vocabulary.tokenizer(map_vocabulary(read_config(folder), vocabulary).theirs)

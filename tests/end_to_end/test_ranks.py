@@ -8,21 +8,26 @@ import pytest
 from numpy.typing import NDArray
 from torch import Tensor
 
-from multihead import checkpoint, corpus, distributed
-from multihead.config import Overrides, configure
-from multihead.distributed import Ranks, whole
-from multihead.journal import read_log
-from multihead.request import Request
-from multihead.run import train
-from multihead.tokenizer import SubwordTokenizer
-from multihead.trainer import Trainer
+from multihead.config.resolve import configure
+from multihead.config.schema import Settings
+from multihead.data.parallel_text import from_files
+from multihead.data.prepare import prepare
+from multihead.distributed.process_group import ProcessGroup, process_group
+from multihead.distributed.sharding import full_tensor
+from multihead.model.weights import load_model
+from multihead.runs.log import read_log
+from multihead.runs.request import TrainingRequest
+from multihead.runs.train import train
+from multihead.storage.checkpoints import saved_steps
+from multihead.text.tokenizer import SubwordTokenizer
+from multihead.training.trainer import Trainer
 from tests.conftest import QUICK
 from tests.ranks import on_ranks
 
 Numbers = NDArray[np.float32]
 
 # Without dropout, which no two processes draw alike. A batch has few pairs: some processes get none of it.
-STEPS: Overrides = {**QUICK, "model.dropout": 0.0, "data.batch_tokens": 33, "train.lr_scale": 0.1}
+STEPS: Settings = {**QUICK, "model.dropout": 0.0, "data.batch_tokens": 33, "train.lr_scale": 0.1}
 CLOSE = 1e-6  # largest difference of a gradient
 NEAR = 1e-6  # largest difference of a weight after 20 steps
 
@@ -30,16 +35,16 @@ NEAR = 1e-6  # largest difference of a weight after 20 steps
 @pytest.fixture(scope="module")
 def prepared(toy_text: tuple[Path, Path], tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("prepared") / "data"
-    corpus.prepare(corpus.from_files(*toy_text), folder, configure(QUICK).data)
+    prepare(from_files(*toy_text), folder, configure(QUICK).data)
     return folder
 
 
 def flat(tensors: list[Tensor]) -> Numbers:
-    numbers: Numbers = np.concatenate([whole(tensor.detach()).flatten().numpy() for tensor in tensors])
+    numbers: Numbers = np.concatenate([full_tensor(tensor.detach()).flatten().numpy() for tensor in tensors])
     return numbers
 
 
-WAYS: dict[str, Overrides] = {
+WAYS: dict[str, Settings] = {
     "adam": {},
     "accumulated": {"train.accumulate": 3},
     "muon": {"train.optimizer": "muon", "train.clip_norm": 1.0},
@@ -56,13 +61,13 @@ class Taken:
     loss: float
 
 
-def take_steps(data: Path, ways: dict[str, Overrides], n_steps: int = 20) -> dict[str, Taken]:
+def take_steps(data: Path, ways: dict[str, Settings], n_steps: int = 20) -> dict[str, Taken]:
     """Train in every one of these ways."""
-    with distributed.joined() as ranks:
+    with process_group() as ranks:
         return {name: take_some(data, settings, n_steps, ranks) for name, settings in ways.items()}
 
 
-def take_some(data: Path, settings: Overrides, n_steps: int, ranks: Ranks) -> Taken:
+def take_some(data: Path, settings: Settings, n_steps: int, ranks: ProcessGroup) -> Taken:
     tokenizer = SubwordTokenizer.load(data / "tokenizer.json")
     run = Trainer(configure(STEPS, {"model.vocab_size": tokenizer.vocab_size}, settings), data, tokenizer, ranks)
     gradients: list[Numbers] = []
@@ -114,16 +119,16 @@ def test_in_shards_two_processes_take_the_steps_of_one(prepared: Path, alone: di
 
 
 @pytest.fixture
-def request_(quick_request: Request) -> Request:
+def request_(quick_request: TrainingRequest) -> TrainingRequest:
     return replace(quick_request, settings={**STEPS, "train.validate_every": 8})
 
 
-def published(request: Request) -> Numbers:
-    model, _, _ = checkpoint.load_model(request.output)
+def published(request: TrainingRequest) -> Numbers:
+    model, _, _ = load_model(request.output)
     return flat(list(model.parameters()))
 
 
-def test_a_run_goes_on_with_another_number_of_processes_and_ends_as_one(request_: Request) -> None:
+def test_a_run_goes_on_with_another_number_of_processes_and_ends_as_one(request_: TrainingRequest) -> None:
     """1, then 2, then 4, then 2 in shards; and the log is that of one run."""
     whole_run = replace(request_, output=request_.output.with_name("whole"))
     train(whole_run)
@@ -135,10 +140,10 @@ def test_a_run_goes_on_with_another_number_of_processes_and_ends_as_one(request_
         [line["loss"] for line in read_log(one.output) if "loss" in line] for one in (request_, whole_run)
     )
     assert losses == pytest.approx(expected, rel=1e-4)
-    assert checkpoint.saved_steps(request_.output / "checkpoints")[-1] == 24
+    assert saved_steps(request_.output / "checkpoints")[-1] == 24
 
 
-def test_two_processes_publish_what_one_publishes(request_: Request) -> None:
+def test_two_processes_publish_what_one_publishes(request_: TrainingRequest) -> None:
     alone = replace(request_, output=request_.output.with_name("alone"))
     train(alone)
     on_ranks(2, train, request_)

@@ -12,26 +12,30 @@ import torch
 from rich.console import Console
 
 import multihead
-from multihead import checkpoint, shortlist
-from multihead.card import facts
-from multihead.config import ConfigError, Overrides, UserError
-from multihead.presets import gentler, preset
-from multihead.request import Request
-from multihead.run import train
-from multihead.tokenizer import EOS_ID
+from multihead.cli.models import model_info
+from multihead.config.fit import for_fine_tuning
+from multihead.config.presets import preset
+from multihead.config.schema import Settings
+from multihead.errors import UsageError, UserError
+from multihead.model.weights import load_model, weights_of
+from multihead.runs.request import TrainingRequest
+from multihead.runs.train import train
+from multihead.storage.model_folder import read_config
+from multihead.storage.shortlist import load_shortlist
+from multihead.text.tokenizer import EOS_ID
 
 # So little that a model is afterwards what it was before.
-ONE_STEP: Overrides = {"train.steps": 1, "train.lr_scale": 1e-6, "data.max_length": 32, "data.batch_tokens": 512}
+ONE_STEP: Settings = {"train.steps": 1, "train.lr_scale": 1e-6, "data.max_length": 32, "data.batch_tokens": 512}
 
 
 @pytest.fixture
-def request_from(toy_text: tuple[Path, Path], trained: Path, tmp_path: Path) -> Request:
+def request_from(toy_text: tuple[Path, Path], trained: Path, tmp_path: Path) -> TrainingRequest:
     source, target = toy_text
     settings = {**ONE_STEP, "train.start_from": str(trained)}
-    return Request(output=tmp_path / "run", source=source, target=target, settings=settings)
+    return TrainingRequest(output=tmp_path / "run", source=source, target=target, settings=settings)
 
 
-def with_settings(request: Request, settings: Overrides) -> Request:
+def with_settings(request: TrainingRequest, settings: Settings) -> TrainingRequest:
     return replace(request, settings={**request.settings, **settings})
 
 
@@ -45,38 +49,40 @@ def copy_of(model: Path, folder: Path, **data: str) -> Path:
 
 
 def same_weights(one: Path, other: Path) -> bool:
-    models = [checkpoint.load_model(folder)[0] for folder in (one, other)]
-    weights, others = map(checkpoint.weights_of, models)
+    models = [load_model(folder)[0] for folder in (one, other)]
+    weights, others = map(weights_of, models)
     return all(torch.allclose(weights[name], others[name], atol=1e-4) for name in weights)
 
 
-def test_a_run_begins_with_the_shape_vocabulary_and_weights_of_its_model(request_from: Request, trained: Path) -> None:
+def test_a_run_begins_with_the_shape_vocabulary_and_weights_of_its_model(
+    request_from: TrainingRequest, trained: Path
+) -> None:
     console = Console(record=True, stderr=True, width=200)
     train(request_from, console)
-    _, tokenizer, config = checkpoint.load_model(request_from.output)
-    _, its_tokenizer, its_config = checkpoint.load_model(trained)
+    _, tokenizer, config = load_model(request_from.output)
+    _, its_tokenizer, its_config = load_model(trained)
     assert same_weights(request_from.output, trained)
     assert tokenizer.to_json() == its_tokenizer.to_json()
     assert replace(config.model, dropout=0.0) == its_config.model  # how much is dropped is the run's own
     assert f"Starting from {trained}" in console.export_text()
 
 
-def test_the_card_and_the_facts_name_the_model(request_from: Request, trained: Path) -> None:
+def test_the_card_and_the_facts_name_the_model(request_from: TrainingRequest, trained: Path) -> None:
     train(request_from)
     assert f"started from {trained.name}:" in (request_from.output / "README.md").read_text(encoding="utf-8")
-    assert facts(request_from.output)["started_from"] == str(trained)
+    assert model_info(request_from.output)["started_from"] == str(trained)
 
 
-def test_what_the_model_could_say_it_can_say_still(request_from: Request, trained: Path) -> None:
+def test_what_the_model_could_say_it_can_say_still(request_from: TrainingRequest, trained: Path) -> None:
     train(request_from)
-    before, after = shortlist.load(trained), shortlist.load(request_from.output)
+    before, after = load_shortlist(trained), load_shortlist(request_from.output)
     assert before and after
     for could, can in zip(before.candidates.tolist(), after.candidates.tolist(), strict=True):
         assert set(could) <= {*can, EOS_ID}
 
 
 def test_a_run_that_was_cut_off_before_its_first_checkpoint_starts_from_the_model_again(
-    request_from: Request, trained: Path
+    request_from: TrainingRequest, trained: Path
 ) -> None:
     train(request_from)
     shutil.rmtree(request_from.output / "checkpoints")
@@ -85,49 +91,53 @@ def test_a_run_that_was_cut_off_before_its_first_checkpoint_starts_from_the_mode
     assert same_weights(request_from.output, trained)
 
 
-def test_a_run_goes_on_after_its_model_is_gone(request_from: Request, trained: Path, tmp_path: Path) -> None:
+def test_a_run_goes_on_after_its_model_is_gone(request_from: TrainingRequest, trained: Path, tmp_path: Path) -> None:
     model = copy_of(trained, tmp_path / "model")
     begun = with_settings(request_from, {"train.start_from": str(model)})
     train(begun)
     shutil.rmtree(model)
     train(with_settings(begun, {"train.steps": 2}))
-    assert facts(begun.output)["steps"] == 2
-    assert shortlist.load(begun.output)
+    assert model_info(begun.output)["steps"] == 2
+    assert load_shortlist(begun.output)
 
 
 @pytest.mark.parametrize(("setting", "value"), [("model.d_model", 32), ("model.vocab_size", 1000)])
-def test_a_setting_that_would_make_it_another_model_is_refused(request_from: Request, setting: str, value: int) -> None:
-    with pytest.raises(ConfigError, match=rf"that model has {setting}=\d+, not {value}"):
+def test_a_setting_that_would_make_it_another_model_is_refused(
+    request_from: TrainingRequest, setting: str, value: int
+) -> None:
+    with pytest.raises(UsageError, match=rf"that model has {setting}=\d+, not {value}"):
         train(with_settings(request_from, {setting: value}))
 
 
-def test_a_preset_says_how_to_train_and_not_what_the_model_is(request_from: Request, trained: Path) -> None:
+def test_a_preset_says_how_to_train_and_not_what_the_model_is(request_from: TrainingRequest, trained: Path) -> None:
     train(replace(request_from, preset="small"))
-    shape = checkpoint.read_config(request_from.output).model
-    assert shape.d_model == checkpoint.read_config(trained).model.d_model != preset("small")["model.d_model"]
+    shape = read_config(request_from.output).model
+    assert shape.d_model == read_config(trained).model.d_model != preset("small")["model.d_model"]
 
 
 def test_a_trained_model_is_trained_on_more_gently() -> None:
-    new, trained_on = preset("tiny"), gentler(preset("tiny"))
+    new, trained_on = preset("tiny"), for_fine_tuning(preset("tiny"))
     assert trained_on["train.lr_scale"] < new["train.lr_scale"]  # type: ignore[operator]  # both are numbers
     assert trained_on["train.steps"] < new["train.steps"]  # type: ignore[operator]
     assert {name for name in new if new[name] != trained_on[name]} == {"train.lr_scale", "train.steps"}
 
 
-def test_languages_are_the_models_if_nothing_else_is_said(request_from: Request, trained: Path, tmp_path: Path) -> None:
+def test_languages_are_the_models_if_nothing_else_is_said(
+    request_from: TrainingRequest, trained: Path, tmp_path: Path
+) -> None:
     model = copy_of(trained, tmp_path / "model", source_lang="en", target_lang="de")
     train(with_settings(request_from, {"train.start_from": str(model), "data.target_lang": "fr"}))
-    data = checkpoint.read_config(request_from.output).data
+    data = read_config(request_from.output).data
     assert (data.source_lang, data.target_lang) == ("en", "fr")
 
 
-def test_an_imported_model_is_refused_in_words(request_from: Request, trained: Path, tmp_path: Path) -> None:
+def test_an_imported_model_is_refused_in_words(request_from: TrainingRequest, trained: Path, tmp_path: Path) -> None:
     model = copy_of(trained, tmp_path / "model", tokenizer="unigram")
     with pytest.raises(UserError, match="an imported model translates, but cannot be trained on"):
         train(with_settings(request_from, {"train.start_from": str(model)}))
 
 
-def test_a_model_that_is_not_there_is_refused_before_any_work(request_from: Request) -> None:
+def test_a_model_that_is_not_there_is_refused_before_any_work(request_from: TrainingRequest) -> None:
     with pytest.raises(UserError, match="there is no model 'nowhere'"):
         train(with_settings(request_from, {"train.start_from": "nowhere"}))
     assert not (request_from.output / "data").exists()

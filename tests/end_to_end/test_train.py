@@ -13,12 +13,15 @@ import pytest
 from rich.console import Console
 
 import multihead
-from multihead import checkpoint
-from multihead.config import ConfigError, UserError
-from multihead.journal import read_log
-from multihead.request import Request, settled
-from multihead.run import train
-from multihead.tuning import ALPHAS
+from multihead.errors import UsageError, UserError
+from multihead.model.weights import load_model
+from multihead.runs.log import read_log
+from multihead.runs.request import TrainingRequest
+from multihead.runs.setup import setup_run
+from multihead.runs.train import train
+from multihead.runs.tuning import ALPHAS
+from multihead.storage.checkpoints import saved_steps
+from multihead.storage.model_folder import published_step, read_config, read_search
 from tests.conftest import QUICK, copy_or_reverse, write_pairs
 
 BY_HEART = {
@@ -32,7 +35,7 @@ BY_HEART = {
 }
 
 
-def talk_of(request: Request) -> str:
+def talk_of(request: TrainingRequest) -> str:
     console = Console(record=True, stderr=True, width=200)
     train(request, console)
     return console.export_text()
@@ -46,7 +49,7 @@ def test_a_tiny_model_learns_to_copy_and_to_reverse(trained: Path) -> None:
     assert [translation.text for translation in translations] == [target for _, target in unseen]
 
 
-def test_a_run_leaves_what_the_contract_promises(quick_request: Request) -> None:
+def test_a_run_leaves_what_the_contract_promises(quick_request: TrainingRequest) -> None:
     said = talk_of(quick_request)
     output = quick_request.output
     assert {
@@ -65,7 +68,7 @@ def test_a_run_leaves_what_the_contract_promises(quick_request: Request) -> None
     assert "all 24 steps are done" in said
     assert "reference" in said
     assert "this shape can be exported to ctranslate2, marian, onnx" in said
-    model, _, config = checkpoint.load_model(output)
+    model, _, config = load_model(output)
     assert config.model.d_model == model.config.d_model == 16
 
 
@@ -74,86 +77,86 @@ def test_the_python_interface_is_the_same_run(toy_text: tuple[Path, Path], tmp_p
     folder = multihead.train(
         source=source, target=target, output=str(tmp_path / "run"), preset="base", settings={**QUICK, "train.steps": 2}
     )
-    assert checkpoint.published_step(folder) == 2
+    assert published_step(folder) == 2
 
 
-def test_a_finished_run_has_nothing_to_do(quick_request: Request) -> None:
+def test_a_finished_run_has_nothing_to_do(quick_request: TrainingRequest) -> None:
     train(quick_request)
     before = (quick_request.output / "model.safetensors").stat().st_mtime_ns
     assert "raise --steps" in talk_of(quick_request)
     assert (quick_request.output / "model.safetensors").stat().st_mtime_ns == before
 
 
-def test_a_finished_run_goes_on_with_more_steps(quick_request: Request) -> None:
+def test_a_finished_run_goes_on_with_more_steps(quick_request: TrainingRequest) -> None:
     train(quick_request)
-    train(Request(output=quick_request.output, settings={"train.steps": 30}))
-    assert checkpoint.published_step(quick_request.output) == 30
+    train(TrainingRequest(output=quick_request.output, settings={"train.steps": 30}))
+    assert published_step(quick_request.output) == 30
     steps = [record["step"] for record in read_log(quick_request.output) if "loss" in record]
     assert steps == [4, 8, 12, 16, 20, 24, 28]
 
 
-def test_what_fits_the_text_is_picked_and_said(quick_request: Request) -> None:
+def test_what_fits_the_text_is_picked_and_said(quick_request: TrainingRequest) -> None:
     """Few pairs take a small model; a run of 3 steps sees none of them often enough to need dropout."""
     settings = {name: value for name, value in QUICK.items() if name.startswith(("data.", "train."))}
     said = talk_of(replace(quick_request, preset=None, settings={**settings, "train.steps": 3}))
     assert "Using preset tiny for 113 sentence pairs" in said
     assert "Using dropout 0 for" in said
-    chosen = checkpoint.read_config(quick_request.output)
+    chosen = read_config(quick_request.output)
     assert (chosen.model.d_model, chosen.model.dropout, chosen.train.optimizer) == (128, 0.0, "muon")
 
 
-def test_few_pairs_and_much_time_are_trained_thoroughly(quick_request: Request) -> None:
+def test_few_pairs_and_much_time_are_trained_thoroughly(quick_request: TrainingRequest) -> None:
     """Two hours are many passes over a hundred pairs; the dropout is the preset's own."""
     settings = {name: value for name, value in QUICK.items() if name.startswith("data.")}
     asked = replace(quick_request, preset=None, settings={**settings, "train.minutes": 120})
     quick_request.output.mkdir()
     said: list[str] = []
-    chosen, _ = settled(asked, said.append, n_processes=1)
+    chosen, _ = setup_run(asked, said.append, n_processes=1)
     assert any(line.startswith("Using preset thorough for 113 sentence pairs") for line in said)
     assert (chosen.model.d_model, chosen.model.dropout, chosen.train.r_drop) == (256, 0.25, 3.0)
 
 
-def test_a_published_model_says_how_it_translates_best(quick_request: Request) -> None:
+def test_a_published_model_says_how_it_translates_best(quick_request: TrainingRequest) -> None:
     """The choice stays when the run is resumed, and is what `multihead.load` uses."""
     asked = replace(quick_request, settings={**QUICK, "train.alpha": "auto", "train.steps": 6})
     train(asked)
     document = json.loads((asked.output / "config.json").read_text(encoding="utf-8"))
     assert document["search"]["alpha"] in ALPHAS
     train(replace(asked, settings={**asked.settings, "train.log_every": 3}))
-    assert checkpoint.read_search(asked.output).alpha == document["search"]["alpha"]
-    assert multihead.load(asked.output).search == checkpoint.read_search(asked.output)
+    assert read_search(asked.output).alpha == document["search"]["alpha"]
+    assert multihead.load(asked.output).search == read_search(asked.output)
 
 
-def test_the_papers_presets_keep_the_papers_length_penalty(quick_request: Request) -> None:
+def test_the_papers_presets_keep_the_papers_length_penalty(quick_request: TrainingRequest) -> None:
     train(replace(quick_request, settings={**QUICK, "train.steps": 6}))
-    assert checkpoint.read_search(quick_request.output).alpha == 0.6
+    assert read_search(quick_request.output).alpha == 0.6
 
 
-def test_what_the_user_sets_is_not_picked(quick_request: Request) -> None:
+def test_what_the_user_sets_is_not_picked(quick_request: TrainingRequest) -> None:
     settings = {**QUICK, "train.steps": 3, "model.dropout": 0.25, "train.optimizer": "adam"}
     train(replace(quick_request, preset=None, settings=settings))
-    chosen = checkpoint.read_config(quick_request.output)
+    chosen = read_config(quick_request.output)
     assert (chosen.model.d_model, chosen.model.dropout, chosen.train.optimizer) == (16, 0.25, "adam")
 
 
-def test_a_run_can_be_limited_by_minutes(quick_request: Request) -> None:
+def test_a_run_can_be_limited_by_minutes(quick_request: TrainingRequest) -> None:
     settings = {**QUICK, "train.steps": 100_000, "train.minutes": 0.03}
     assert "0.03 minutes are over" in talk_of(replace(quick_request, settings=settings))
 
 
-def test_a_run_without_improvement_stops_early(quick_request: Request) -> None:
+def test_a_run_without_improvement_stops_early(quick_request: TrainingRequest) -> None:
     settings = {**QUICK, "train.lr_scale": 1e-12, "train.steps": 1000, "train.patience": 2, "train.validate_every": 2}
     assert "no better validation loss" in talk_of(replace(quick_request, settings=settings))
 
 
-def test_the_best_checkpoint_is_kept_and_published_when_the_average_is_worse(quick_request: Request) -> None:
+def test_the_best_checkpoint_is_kept_and_published_when_the_average_is_worse(quick_request: TrainingRequest) -> None:
     """A rate that explodes after a good start: the last checkpoints are worse than an early one."""
     train(replace(quick_request, settings={**QUICK, "train.steps": 8}))
     settings = {**QUICK, "train.lr_scale": 500.0, "train.keep": 2, "train.average": 2, "train.validate_every": 2}
     request = replace(quick_request, output=quick_request.output.with_name("wild"), settings=settings)
     said = talk_of(request)
     best = min((record["valid_loss"], record["step"]) for record in read_log(request.output) if "valid_loss" in record)
-    assert best[1] in checkpoint.saved_steps(request.output / "checkpoints")
+    assert best[1] in saved_steps(request.output / "checkpoints")
     published = read_log(request.output)[-1]
     assert published["valid_loss"] <= best[0] + 1e-6, said
 
@@ -162,7 +165,7 @@ def test_what_translates_better_is_published_though_its_loss_is_higher(tmp_path:
     """Some sentences learned by heart: the loss on others rises, and what is said of them gets better still."""
     source, target = write_pairs(tmp_path, copy_or_reverse(300, seed=3))
     settings = {**QUICK, **BY_HEART}
-    request = Request(output=tmp_path / "run", source=source, target=target, preset="tiny", settings=settings)
+    request = TrainingRequest(output=tmp_path / "run", source=source, target=target, preset="tiny", settings=settings)
     said = talk_of(request)
     lowest = min(record["valid_loss"] for record in read_log(request.output) if "valid_loss" in record)
     published = read_log(request.output)[-1]
@@ -170,7 +173,7 @@ def test_what_translates_better_is_published_though_its_loss_is_higher(tmp_path:
     assert "published the average of 2 checkpoints" in said
 
 
-def test_a_run_whose_gradients_are_never_usable_is_stopped_in_words(quick_request: Request) -> None:
+def test_a_run_whose_gradients_are_never_usable_is_stopped_in_words(quick_request: TrainingRequest) -> None:
     settings = {**QUICK, "train.lr_scale": 1e38, "train.warmup": 1}
     with pytest.raises(UserError, match=r"infinite or undefined for 10 steps in a row.*train\.lr_scale"):
         train(replace(quick_request, settings=settings))
@@ -178,15 +181,14 @@ def test_a_run_whose_gradients_are_never_usable_is_stopped_in_words(quick_reques
     assert json.loads(lines[0], parse_constant=pytest.fail)["loss"] is None
 
 
-def test_text_can_be_prepared_first(quick_request: Request, tmp_path: Path) -> None:
-    from multihead import corpus
-    from multihead.config import configure
+def test_text_can_be_prepared_first(quick_request: TrainingRequest, tmp_path: Path) -> None:
+    from multihead.config.resolve import configure
+    from multihead.data.parallel_text import from_files
+    from multihead.data.prepare import prepare
 
     assert quick_request.source and quick_request.target
-    corpus.prepare(
-        corpus.from_files(quick_request.source, quick_request.target), tmp_path / "data", configure(QUICK).data
-    )
-    prepared = Request(output=tmp_path / "from-data", data=tmp_path / "data", preset="base", settings=QUICK)
+    prepare(from_files(quick_request.source, quick_request.target), tmp_path / "data", configure(QUICK).data)
+    prepared = TrainingRequest(output=tmp_path / "from-data", data=tmp_path / "data", preset="base", settings=QUICK)
     train(prepared)
     train(quick_request)
     models = [(folder / "model.safetensors").read_bytes() for folder in (prepared.output, quick_request.output)]
@@ -201,13 +203,13 @@ def test_text_can_be_prepared_first(quick_request: Request, tmp_path: Path) -> N
         ({"data.batch_tokens": 200}, r"data\.batch_tokens"),
     ],
 )
-def test_a_run_cannot_become_another_run(quick_request: Request, change: dict[str, object], words: str) -> None:
+def test_a_run_cannot_become_another_run(quick_request: TrainingRequest, change: dict[str, object], words: str) -> None:
     train(replace(quick_request, settings={**QUICK, "train.steps": 1}))
-    with pytest.raises(ConfigError, match=words):
+    with pytest.raises(UsageError, match=words):
         train(replace(quick_request, settings={**QUICK, **change}))
 
 
-def test_a_run_cannot_go_on_with_other_text(quick_request: Request, tmp_path: Path) -> None:
+def test_a_run_cannot_go_on_with_other_text(quick_request: TrainingRequest, tmp_path: Path) -> None:
     train(replace(quick_request, settings={**QUICK, "train.steps": 1}))
     source, target = write_pairs(tmp_path, copy_or_reverse(50, seed=9))
     with pytest.raises(UserError, match="other text"):
@@ -215,19 +217,19 @@ def test_a_run_cannot_go_on_with_other_text(quick_request: Request, tmp_path: Pa
 
 
 @pytest.mark.parametrize("field", ["target", "valid_target"])
-def test_files_come_in_pairs(quick_request: Request, field: str) -> None:
+def test_files_come_in_pairs(quick_request: TrainingRequest, field: str) -> None:
     changes: dict[str, Path | None] = {"target": None} if field == "target" else {"valid_target": Path("x")}
-    with pytest.raises(ConfigError, match="go together"):
+    with pytest.raises(UsageError, match="go together"):
         replace(quick_request, **changes)  # type: ignore[arg-type]  # paths where paths belong
 
 
-def test_bpe_dropout_and_learned_positions_train(quick_request: Request) -> None:
+def test_bpe_dropout_and_learned_positions_train(quick_request: TrainingRequest) -> None:
     settings = {**QUICK, "data.bpe_dropout": 0.2, "model.positions": "learned", "train.accumulate": 2}
     train(replace(quick_request, settings=settings))
-    assert checkpoint.published_step(quick_request.output) == 24
+    assert published_step(quick_request.output) == 24
 
 
-def start(request: Request, *more: str) -> subprocess.Popen[str]:
+def start(request: TrainingRequest, *more: str) -> subprocess.Popen[str]:
     """The command line in a process of its own."""
     settings = [f"--set={name}={value}" for name, value in request.settings.items()]
     command = [sys.executable, "-m", "multihead", "train", f"--source={request.source}", f"--target={request.target}"]
@@ -237,7 +239,7 @@ def start(request: Request, *more: str) -> subprocess.Popen[str]:
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_a_signal_saves_and_ends_the_command_as_signals_do_and_the_same_command_resumes(
-    quick_request: Request, number: signal.Signals
+    quick_request: TrainingRequest, number: signal.Signals
 ) -> None:
     settings = {**QUICK, "train.steps": 400, "train.save_every": 100, "train.validate_every": 100}
     request = replace(quick_request, settings=settings)
@@ -250,7 +252,7 @@ def test_a_signal_saves_and_ends_the_command_as_signals_do_and_the_same_command_
     assert (process.returncode, out) == (128 + number, ""), err
     assert f"asked to stop ({number.name}); run the same command again to go on" in err
     assert "Traceback" not in err
-    stopped_at = checkpoint.saved_steps(request.output / "checkpoints")[-1]
+    stopped_at = saved_steps(request.output / "checkpoints")[-1]
     assert stopped_at < 400
     info = subprocess.run(
         [sys.executable, "-m", "multihead", "info", request.output], capture_output=True, text=True, check=True
@@ -264,7 +266,7 @@ def test_a_signal_saves_and_ends_the_command_as_signals_do_and_the_same_command_
     assert models[0] == models[1]
 
 
-def test_a_second_writer_is_refused(quick_request: Request) -> None:
+def test_a_second_writer_is_refused(quick_request: TrainingRequest) -> None:
     process = start(replace(quick_request, settings={**QUICK, "train.steps": 100_000}))
     try:
         while not read_log(quick_request.output):
@@ -277,24 +279,24 @@ def test_a_second_writer_is_refused(quick_request: Request) -> None:
         process.communicate()
 
 
-def test_the_log_is_json_lines(quick_request: Request) -> None:
+def test_the_log_is_json_lines(quick_request: TrainingRequest) -> None:
     train(quick_request)
     lines = (quick_request.output / "log.jsonl").read_text(encoding="utf-8").splitlines()
     assert all("step" in json.loads(line) for line in lines)
 
 
-def test_a_run_that_cannot_end_is_warned_of(quick_request: Request) -> None:
+def test_a_run_that_cannot_end_is_warned_of(quick_request: TrainingRequest) -> None:
     settings = {**QUICK, "train.steps": 10**10, "train.minutes": 100_000, "train.patience": 1, "train.lr_scale": 1e-12}
     said = talk_of(replace(quick_request, settings={**settings, "train.validate_every": 5}))
     assert said.count("warning: at this pace the run takes") == 1
 
 
-def test_a_run_from_before_normalization_resumes_without_it(quick_request: Request) -> None:
+def test_a_run_from_before_normalization_resumes_without_it(quick_request: TrainingRequest) -> None:
     train(replace(quick_request, settings={**QUICK, "train.steps": 12}))
     path = quick_request.output / "config.json"
     document = json.loads(path.read_text(encoding="utf-8"))
     del document["data"]["unicode"]
     path.write_text(json.dumps(document), encoding="utf-8")
     train(quick_request)
-    assert checkpoint.saved_steps(quick_request.output / "checkpoints")[-1] == 24
-    assert checkpoint.load_model(quick_request.output)[2].data.unicode == "none"
+    assert saved_steps(quick_request.output / "checkpoints")[-1] == 24
+    assert load_model(quick_request.output)[2].data.unicode == "none"

@@ -11,9 +11,9 @@ from typing import Any
 
 import pytest
 
-from multihead.config import UserError
-from multihead.marian_folder import MOST_BYTES
-from multihead.marian_import import import_marian
+from multihead.errors import UserError
+from multihead.interop.marian.folder import MAX_BYTES
+from multihead.interop.marian.importer import import_marian
 from tests.marian import opus_folder
 
 pytest.importorskip("transformers", reason="transformers is not installed")
@@ -148,7 +148,7 @@ def test_a_field_that_is_missing_is_named(folder: Path) -> None:
 
 def test_a_huge_file_is_not_read(folder: Path) -> None:
     for name in ("vocab.json", "source.spm"):
-        os.truncate(folder / name, MOST_BYTES + 1)  # a hole, which takes no room
+        os.truncate(folder / name, MAX_BYTES + 1)  # a hole, which takes no room
         refuse(folder, "at most")
 
 

@@ -15,9 +15,13 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from multihead import checkpoint, shortlist
-from multihead.request import Request
-from multihead.run import train
+from multihead.runs.request import TrainingRequest
+from multihead.runs.train import train
+from multihead.storage.checkpoints import FILES
+from multihead.storage.checksums import verify
+from multihead.storage.model_folder import is_published, published_step
+from multihead.storage.shortlist import load_shortlist
+from multihead.training.checkpoint import load_checkpoint
 from tests.conftest import QUICK
 from tests.fault.test_resume import InterruptingConsole, processes
 
@@ -74,7 +78,7 @@ def no_fault(fault: Fault) -> Iterator[None]:
 
 
 @pytest.fixture
-def run(quick_request: Request) -> Request:
+def run(quick_request: TrainingRequest) -> TrainingRequest:
     return replace(quick_request, settings=SETTINGS)
 
 
@@ -82,12 +86,12 @@ def full_disk() -> OSError:
     return OSError(errno.ENOSPC, "No space left on device")
 
 
-def in_folder(request: Request, name: str) -> Request:
+def in_folder(request: TrainingRequest, name: str) -> TrainingRequest:
     """The same run elsewhere, under the same name, which its card bears."""
     return replace(request, output=request.output.parent / name / "run")
 
 
-def published(request: Request) -> dict[str, object]:
+def published(request: TrainingRequest) -> dict[str, object]:
     """Every file that a run leaves beside its log, with what depends on the clock left out."""
     names = {path.name for path in request.output.iterdir()} - {"log.jsonl", "training.png", "tensorboard", ".lock"}
     files: dict[str, object] = {name: "" for name in names}
@@ -105,7 +109,7 @@ def published(request: Request) -> dict[str, object]:
 
 
 @pytest.fixture
-def undisturbed(run: Request) -> dict[str, object]:
+def undisturbed(run: TrainingRequest) -> dict[str, object]:
     whole = in_folder(run, "whole")
     train(whole)
     found = published(whole)
@@ -114,7 +118,7 @@ def undisturbed(run: Request) -> dict[str, object]:
 
 
 @pytest.fixture
-def unpublished(run: Request, fault: Fault) -> Path:
+def unpublished(run: TrainingRequest, fault: Fault) -> Path:
     """A run after its last step, before anything of the model is written."""
     request = in_folder(run, "unpublished")
     fault.arm(1, KeyboardInterrupt(), names=("shortlist.safetensors",))
@@ -126,7 +130,7 @@ def unpublished(run: Request, fault: Fault) -> Path:
 
 @pytest.mark.parametrize("stride", [3, pytest.param(1, marks=pytest.mark.slow)])
 def test_an_error_at_any_write_of_publishing_is_repaired_by_the_same_command(
-    run: Request, undisturbed: dict[str, object], unpublished: Path, fault: Fault, stride: int
+    run: TrainingRequest, undisturbed: dict[str, object], unpublished: Path, fault: Fault, stride: int
 ) -> None:
     """A full disk and Ctrl-C in turn, until there is no further write to interrupt."""
     for at in range(1, 100, stride):
@@ -144,14 +148,14 @@ def test_an_error_at_any_write_of_publishing_is_repaired_by_the_same_command(
     assert at > 12, "too few writes were interrupted to prove anything"
 
 
-def train_and_die(request: Request, at: int) -> None:
+def train_and_die(request: TrainingRequest, at: int) -> None:
     Fault().arm(at)
     train(request)
 
 
 @pytest.mark.parametrize("stride", [4, pytest.param(1, marks=pytest.mark.slow)])
 def test_a_kill_at_any_write_of_publishing_is_repaired_by_the_same_command(
-    processes: ForkServerContext, run: Request, undisturbed: dict[str, object], unpublished: Path, stride: int
+    processes: ForkServerContext, run: TrainingRequest, undisturbed: dict[str, object], unpublished: Path, stride: int
 ) -> None:
     for at in range(1, 100, stride):
         request = in_folder(run, f"at{at}")
@@ -167,7 +171,7 @@ def test_a_kill_at_any_write_of_publishing_is_repaired_by_the_same_command(
     assert at > 12, "too few writes were interrupted to prove anything"
 
 
-def test_an_interrupted_second_publication_is_repaired_too(run: Request, fault: Fault) -> None:
+def test_an_interrupted_second_publication_is_repaired_too(run: TrainingRequest, fault: Fault) -> None:
     whole, request = in_folder(run, "whole"), in_folder(run, "again")
     more = {**SETTINGS, "train.steps": 8}
     train(whole)
@@ -176,7 +180,7 @@ def test_an_interrupted_second_publication_is_repaired_too(run: Request, fault: 
     fault.arm(2, full_disk(), names=("tokenizer.json",))
     with pytest.raises(OSError, match="No space left"):
         train(replace(request, settings=more))
-    assert checkpoint.published_step(request.output) == 6
+    assert published_step(request.output) == 6
     train(replace(request, settings=more))
     assert published(request) == published(whole)
 
@@ -185,7 +189,7 @@ def test_an_interrupted_second_publication_is_repaired_too(run: Request, fault: 
 
 
 @pytest.fixture
-def tuned(run: Request) -> Request:
+def tuned(run: TrainingRequest) -> TrainingRequest:
     """A run that starts from a model with a shortlist."""
     first = in_folder(run, "first")
     train(first)
@@ -195,7 +199,7 @@ def tuned(run: Request) -> Request:
 
 
 def test_a_run_that_is_not_published_has_no_shortlist_of_the_model_it_started_from(
-    tuned: Request, fault: Fault
+    tuned: TrainingRequest, fault: Fault
 ) -> None:
     with pytest.raises(KeyboardInterrupt):
         train(tuned, InterruptingConsole(stderr=True))
@@ -210,12 +214,12 @@ def test_a_run_that_is_not_published_has_no_shortlist_of_the_model_it_started_fr
     assert published(tuned) == published(whole)
 
 
-def test_a_model_without_a_shortlist_leaves_none(tuned: Request) -> None:
+def test_a_model_without_a_shortlist_leaves_none(tuned: TrainingRequest) -> None:
     Path(str(tuned.settings["train.start_from"]), "shortlist.safetensors").unlink()
     train(tuned)
-    assert shortlist.load(tuned.output) is None
+    assert load_shortlist(tuned.output) is None
     train(replace(tuned, settings={**tuned.settings, "train.steps": 8}))
-    assert shortlist.load(tuned.output) is None
+    assert load_shortlist(tuned.output) is None
 
 
 # Damage
@@ -227,24 +231,24 @@ def damage(path: Path) -> None:
     path.write_bytes(content)
 
 
-def said_by(request: Request) -> str:
+def said_by(request: TrainingRequest) -> str:
     console = Console(record=True, stderr=True, width=200)
     train(request, console)
     return console.export_text()
 
 
 def test_a_damaged_checkpoint_is_replaced_when_its_step_is_trained_again(
-    run: Request, undisturbed: dict[str, object]
+    run: TrainingRequest, undisturbed: dict[str, object]
 ) -> None:
     """The next to last one, so that the run trains through its step and averages it."""
     train(replace(run, settings={**SETTINGS, "train.steps": 4}))
     damage(run.output / "checkpoints" / "step-4" / "model.safetensors")
     assert "skipping a damaged checkpoint" in said_by(run)
     assert (run.output / "model.safetensors").read_bytes() == undisturbed["model.safetensors"]
-    checkpoint.verify(run.output / "checkpoints" / "step-4")
+    verify(run.output / "checkpoints" / "step-4", FILES)
 
 
-def test_a_damaged_checkpoint_of_a_published_run_is_replaced(run: Request) -> None:
+def test_a_damaged_checkpoint_of_a_published_run_is_replaced(run: TrainingRequest) -> None:
     request = replace(run, settings={**SETTINGS, "train.steps": 5})  # not one of the steps that are saved
     train(request)
     damage(request.output / "checkpoints" / "step-5" / "optimizer.safetensors")
@@ -253,20 +257,20 @@ def test_a_damaged_checkpoint_of_a_published_run_is_replaced(run: Request) -> No
 
 
 @pytest.mark.parametrize("step", [2, 4])
-def test_a_damaged_checkpoint_among_those_averaged_does_not_stop_publishing(run: Request, step: int) -> None:
+def test_a_damaged_checkpoint_among_those_averaged_does_not_stop_publishing(run: TrainingRequest, step: int) -> None:
     train(run)
     (run.output / "model.safetensors").unlink()
     damage(run.output / "checkpoints" / f"step-{step}" / "model.safetensors")
     assert f"step-{step}/model.safetensors is not what was written" in said_by(run)
-    assert checkpoint.is_published(run.output, 6)
+    assert is_published(run.output, 6)
 
 
-def test_an_average_is_published_if_the_best_checkpoint_is_damaged(run: Request) -> None:
+def test_an_average_is_published_if_the_best_checkpoint_is_damaged(run: TrainingRequest) -> None:
     """A rate that explodes: the first validation is the best."""
     settings = {**SETTINGS, "train.lr_scale": 500.0, "train.validate_every": 1, "train.average": 2, "train.keep": 2}
     request = replace(run, settings=settings)
     train(request)
-    best = checkpoint.load(request.output / "checkpoints" / "step-6").state.best_step
+    best = load_checkpoint(request.output / "checkpoints" / "step-6").state.best_step
     assert best < 4
     (request.output / "model.safetensors").unlink()
     damage(request.output / "checkpoints" / f"step-{best}" / "model.safetensors")
@@ -275,7 +279,7 @@ def test_an_average_is_published_if_the_best_checkpoint_is_damaged(run: Request)
 
 @pytest.mark.parametrize("name", [name for name in PUBLISHED if name not in ("config.json", "SHA256SUMS")])
 def test_a_published_file_that_is_missing_is_written_again(
-    run: Request, undisturbed: dict[str, object], name: str
+    run: TrainingRequest, undisturbed: dict[str, object], name: str
 ) -> None:
     request = in_folder(run, "run")
     train(request)
@@ -284,7 +288,7 @@ def test_a_published_file_that_is_missing_is_written_again(
     assert published(request) == undisturbed
 
 
-def test_a_published_model_that_is_damaged_is_published_again(run: Request) -> None:
+def test_a_published_model_that_is_damaged_is_published_again(run: TrainingRequest) -> None:
     train(run)
     path = run.output / "model.safetensors"
     whole = path.read_bytes()
@@ -294,7 +298,7 @@ def test_a_published_model_that_is_damaged_is_published_again(run: Request) -> N
         assert path.read_bytes() == whole
 
 
-def test_a_card_that_was_edited_stays(run: Request) -> None:
+def test_a_card_that_was_edited_stays(run: TrainingRequest) -> None:
     train(run)
     (run.output / "README.md").write_text("my card", encoding="utf-8")
     train(run)

@@ -12,10 +12,11 @@ from pathlib import Path
 
 import pytest
 
-from multihead import checkpoint
-from multihead.journal import read_log
-from multihead.request import Request
-from multihead.run import train
+from multihead.runs.log import read_log
+from multihead.runs.request import TrainingRequest
+from multihead.runs.train import train
+from multihead.storage.checkpoints import saved_steps
+from multihead.storage.model_folder import published_step
 from tests.conftest import QUICK
 from tests.ranks import Group, on_ranks, start
 
@@ -24,18 +25,18 @@ WITHIN = 15.0  # seconds
 
 
 @pytest.fixture
-def request_(quick_request: Request) -> Request:
+def request_(quick_request: TrainingRequest) -> TrainingRequest:
     return replace(quick_request, settings=LONG)
 
 
-def train_in_words(request: Request) -> None:
-    from multihead.cli import said_in_words
+def train_in_words(request: TrainingRequest) -> None:
+    from multihead.console import run_and_report_errors
 
-    said_in_words(lambda: train(request))
+    run_and_report_errors(lambda: train(request))
 
 
 @pytest.fixture
-def group(request_: Request, tmp_path: Path) -> Iterator[Group]:
+def group(request_: TrainingRequest, tmp_path: Path) -> Iterator[Group]:
     """Three processes in the middle of a run."""
     running = start(3, train_in_words, request_, errors=tmp_path / "stderr")
     wait_for_log(request_)
@@ -44,7 +45,7 @@ def group(request_: Request, tmp_path: Path) -> Iterator[Group]:
         process.kill()
 
 
-def wait_for_log(request: Request, n_lines: int = 1) -> None:
+def wait_for_log(request: TrainingRequest, n_lines: int = 1) -> None:
     end = time.monotonic() + 120
     while len(read_log(request.output)) < n_lines:
         assert time.monotonic() < end
@@ -80,7 +81,7 @@ def test_a_rank_that_hangs_ends_the_run_and_is_named(group: Group, tmp_path: Pat
     assert re.search(rf"multihead: rank 2 \(process {process.pid} on \S+\) has given no sign of life for 8 sec", said)
 
 
-def test_a_rank_that_fails_says_why_and_the_others_do_not_wait(quick_request: Request, tmp_path: Path) -> None:
+def test_a_rank_that_fails_says_why_and_the_others_do_not_wait(quick_request: TrainingRequest, tmp_path: Path) -> None:
     (quick_request.output / "data").mkdir(parents=True)
     (quick_request.output / "data" / "mine").touch()
     group = start(2, train_in_words, quick_request, errors=tmp_path / "stderr")
@@ -91,28 +92,28 @@ def test_a_rank_that_fails_says_why_and_the_others_do_not_wait(quick_request: Re
 
 @pytest.mark.parametrize("asked", [0, 1])
 def test_a_signal_to_one_rank_saves_and_ends_all_with_0(
-    request_: Request, group: Group, tmp_path: Path, asked: int
+    request_: TrainingRequest, group: Group, tmp_path: Path, asked: int
 ) -> None:
     group.processes[asked].terminate()
     assert seconds_until_all_end(group) < WITHIN
     assert [one.exitcode for one in group.processes] == [0, 0, 0]
     assert "asked to stop (SIGTERM)" in (tmp_path / "stderr").read_text(encoding="utf-8")
-    assert checkpoint.saved_steps(request_.output / "checkpoints")
+    assert saved_steps(request_.output / "checkpoints")
 
 
 @pytest.mark.slow
-def test_minutes_are_those_of_the_first_rank(quick_request: Request) -> None:
+def test_minutes_are_those_of_the_first_rank(quick_request: TrainingRequest) -> None:
     """All of them stop at the same step, whichever it is, or one would wait for the others without end."""
     settings = {**LONG, "train.minutes": 0.1, "train.decay": "linear"}
     on_ranks(2, train, replace(quick_request, settings=settings))
-    steps = checkpoint.published_step(quick_request.output)
+    steps = published_step(quick_request.output)
     assert steps is not None and steps < 100_000
 
 
 # torchrun itself
 
 
-def torchrun(request: Request, *options: str, wrapped: tuple[str, ...] = ()) -> subprocess.Popen[str]:
+def torchrun(request: TrainingRequest, *options: str, wrapped: tuple[str, ...] = ()) -> subprocess.Popen[str]:
     settings = [f"--set={name}={value}" for name, value in request.settings.items()]
     command = [*wrapped, sys.executable, "-m", "torch.distributed.run", *options, "-m", "multihead", "train"]
     command += [f"--source={request.source}", f"--target={request.target}", f"--output={request.output}"]
@@ -136,7 +137,7 @@ def workers_of(launcher: subprocess.Popen[str]) -> dict[int, int]:
 @pytest.mark.skipif(sys.platform != "linux", reason="finds the processes of torchrun in /proc")
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGSTOP])
 def test_torchrun_starts_a_lost_rank_again_and_the_run_ends_with_the_same_bytes(
-    quick_request: Request, number: signal.Signals
+    quick_request: TrainingRequest, number: signal.Signals
 ) -> None:
     request = replace(quick_request, settings={**LONG, "train.steps": 300, "train.save_every": 20})
     whole = replace(request, output=request.output.with_name("whole"))
@@ -154,7 +155,7 @@ def test_torchrun_starts_a_lost_rank_again_and_the_run_ends_with_the_same_bytes(
 @pytest.mark.slow
 @pytest.mark.skipif(sys.platform != "linux", reason="finds the processes of torchrun in /proc")
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGSTOP])
-def test_without_restarts_torchrun_ends_within_15_seconds(request_: Request, number: signal.Signals) -> None:
+def test_without_restarts_torchrun_ends_within_15_seconds(request_: TrainingRequest, number: signal.Signals) -> None:
     launcher = torchrun(request_, "--nproc-per-node=2")
     wait_for_log(request_)
     os.kill(workers_of(launcher)[1], number)
@@ -193,7 +194,9 @@ def two_machines() -> Iterator[list[tuple[tuple[str, ...], str]]]:
 
 
 @pytest.mark.slow
-def test_two_machines_train_one_model(quick_request: Request, two_machines: list[tuple[tuple[str, ...], str]]) -> None:
+def test_two_machines_train_one_model(
+    quick_request: TrainingRequest, two_machines: list[tuple[tuple[str, ...], str]]
+) -> None:
     """Each with a torchrun of its own, and nothing between them but a network and a folder."""
     request = replace(quick_request, settings={**QUICK, "model.dropout": 0.0})
     first = two_machines[0][1]
@@ -211,4 +214,4 @@ def test_two_machines_train_one_model(quick_request: Request, two_machines: list
     said = [launcher.communicate(timeout=180)[1] for launcher in launchers]
     assert [launcher.returncode for launcher in launchers] == [0, 0], said
     assert "2 processes (ddp)" in "".join(said)
-    assert checkpoint.published_step(request.output) == 24
+    assert published_step(request.output) == 24

@@ -17,11 +17,13 @@ import pytest
 from rich.console import Console
 from typer.testing import CliRunner
 
-from multihead import checkpoint
-from multihead.cli import app
-from multihead.config import ConfigError
-from multihead.request import Request
-from multihead.run import train
+from multihead.cli.app import app
+from multihead.errors import UsageError
+from multihead.runs.request import TrainingRequest
+from multihead.runs.train import train
+from multihead.storage.checkpoints import saved_steps
+from multihead.storage.model_folder import is_published, published_step, read_config
+from multihead.training.checkpoint import load_checkpoint
 from tests.conftest import QUICK
 
 # Saves often, validates off the beat of saving, and crosses several epochs.
@@ -37,22 +39,22 @@ def processes() -> Iterator[ForkServerContext]:
 
 
 @pytest.fixture
-def request_(quick_request: Request) -> Request:
+def request_(quick_request: TrainingRequest) -> TrainingRequest:
     return replace(quick_request, settings=SETTINGS)
 
 
 @pytest.fixture
-def uninterrupted(request_: Request) -> bytes:
+def uninterrupted(request_: TrainingRequest) -> bytes:
     whole = replace(request_, output=request_.output.with_name("whole"))
     train(whole)
     return weights(whole)
 
 
-def weights(request: Request) -> bytes:
+def weights(request: TrainingRequest) -> bytes:
     return (request.output / "model.safetensors").read_bytes()
 
 
-def train_and_die(request: Request, kill_at: int) -> None:
+def train_and_die(request: TrainingRequest, kill_at: int) -> None:
     """Train, and die at the nth time that a file of a checkpoint is opened, made, renamed or removed."""
     events = 0
 
@@ -67,7 +69,7 @@ def train_and_die(request: Request, kill_at: int) -> None:
     train(request)
 
 
-def run_to_end(processes: ForkServerContext, request: Request) -> None:
+def run_to_end(processes: ForkServerContext, request: TrainingRequest) -> None:
     process = processes.Process(target=train, args=(request,))
     process.start()
     process.join()
@@ -76,7 +78,7 @@ def run_to_end(processes: ForkServerContext, request: Request) -> None:
 
 @pytest.mark.parametrize("stride", [3, pytest.param(1, marks=pytest.mark.slow)])
 def test_kills_inside_saves_change_nothing(
-    processes: ForkServerContext, request_: Request, uninterrupted: bytes, stride: int
+    processes: ForkServerContext, request_: TrainingRequest, uninterrupted: bytes, stride: int
 ) -> None:
     """One kill at each (or each third) place of the first two saves, and on through pruning; the run goes on."""
     inside = 0
@@ -94,7 +96,7 @@ def test_kills_inside_saves_change_nothing(
 
 
 def test_kills_at_random_moments_change_nothing(
-    processes: ForkServerContext, request_: Request, uninterrupted: bytes
+    processes: ForkServerContext, request_: TrainingRequest, uninterrupted: bytes
 ) -> None:
     """Mid-epoch, at an epoch's edge, right after a resume, while preparing, validating, saving, publishing."""
     rng = random.Random(7)
@@ -119,7 +121,7 @@ def killed_within(process: BaseProcess, seconds: float) -> bool:
     return False
 
 
-def test_a_damaged_newest_checkpoint_costs_only_time(request_: Request, uninterrupted: bytes) -> None:
+def test_a_damaged_newest_checkpoint_costs_only_time(request_: TrainingRequest, uninterrupted: bytes) -> None:
     train(replace(request_, settings={**SETTINGS, "train.steps": 14}))
     newest = request_.output / "checkpoints" / "step-14" / "model.safetensors"
     newest.write_bytes(newest.read_bytes()[:-100])
@@ -127,14 +129,14 @@ def test_a_damaged_newest_checkpoint_costs_only_time(request_: Request, uninterr
     assert weights(request_) == uninterrupted
 
 
-def test_stopping_and_going_on_at_every_step_changes_nothing(request_: Request, uninterrupted: bytes) -> None:
+def test_stopping_and_going_on_at_every_step_changes_nothing(request_: TrainingRequest, uninterrupted: bytes) -> None:
     for steps in (1, 2, 3, 5, 11, 12, 13, 24):
         train(replace(request_, settings={**SETTINGS, "train.steps": steps}))
     assert weights(request_) == uninterrupted
 
 
 def test_a_full_disk_leaves_the_last_checkpoint_and_says_so(
-    processes: ForkServerContext, request_: Request, uninterrupted: bytes, tmp_path: Path
+    processes: ForkServerContext, request_: TrainingRequest, uninterrupted: bytes, tmp_path: Path
 ) -> None:
     """The system refuses files over a certain size, as a full disk refuses every file."""
     train(replace(request_, settings={**SETTINGS, "train.steps": 6}))
@@ -143,29 +145,29 @@ def test_a_full_disk_leaves_the_last_checkpoint_and_says_so(
     process.join()
     assert process.exitcode == 1
     assert "multihead: cannot read or write a file: " in (tmp_path / "stderr").read_text(encoding="utf-8")
-    assert checkpoint.saved_steps(request_.output / "checkpoints")[-1] == 6
+    assert saved_steps(request_.output / "checkpoints")[-1] == 6
     assert not list((request_.output / "checkpoints").glob(".*"))
     train(request_)
     assert weights(request_) == uninterrupted
 
 
-def train_with_little_room(request: Request, stderr: Path) -> None:
+def train_with_little_room(request: TrainingRequest, stderr: Path) -> None:
     import resource
 
-    from multihead.cli import said_in_words
+    from multihead.console import run_and_report_errors
 
     sys.stderr = stderr.open("w", encoding="utf-8")
     resource.setrlimit(resource.RLIMIT_FSIZE, (10_000, 10_000))
-    said_in_words(lambda: train(request))
+    run_and_report_errors(lambda: train(request))
 
 
-def test_the_clock_of_a_run_goes_on(request_: Request) -> None:
+def test_the_clock_of_a_run_goes_on(request_: TrainingRequest) -> None:
     train(replace(request_, settings={**SETTINGS, "train.steps": 3}))
     folder: Path = request_.output / "checkpoints"
-    first = checkpoint.load(folder / "step-3").state.seconds
+    first = load_checkpoint(folder / "step-3").state.seconds
     time.sleep(0.5)
     train(request_)
-    assert first < checkpoint.load(folder / "step-24").state.seconds
+    assert first < load_checkpoint(folder / "step-24").state.seconds
 
 
 # The same command, whatever its options are
@@ -184,13 +186,15 @@ def first_model(tmp_path_factory: pytest.TempPathFactory, toy_text: tuple[Path, 
     """A model to start from."""
     output = tmp_path_factory.mktemp("first") / "model"
     settings = {**QUICK, "train.steps": 1}
-    return train(Request(output=output, source=toy_text[0], target=toy_text[1], preset="tiny", settings=settings))
+    return train(
+        TrainingRequest(output=output, source=toy_text[0], target=toy_text[1], preset="tiny", settings=settings)
+    )
 
 
 @pytest.mark.parametrize("starts_from_a_model", [False, True])
 @pytest.mark.parametrize("preset", [None, "tiny", "small"])
 def test_an_interrupted_command_resumes(
-    quick_request: Request, first_model: Path, preset: str | None, starts_from_a_model: bool
+    quick_request: TrainingRequest, first_model: Path, preset: str | None, starts_from_a_model: bool
 ) -> None:
     """Without a preset, with the model's own and with another."""
     settings = {**QUICK, "train.steps": 4, "train.log_every": 1}
@@ -200,30 +204,32 @@ def test_an_interrupted_command_resumes(
     request = replace(quick_request, preset=preset, settings=settings)
     with pytest.raises(KeyboardInterrupt):
         train(request, InterruptingConsole(stderr=True))
-    begun = checkpoint.read_config(request.output)
-    assert checkpoint.saved_steps(request.output / "checkpoints")[-1] < 4
+    begun = read_config(request.output)
+    assert saved_steps(request.output / "checkpoints")[-1] < 4
     train(request)
-    assert checkpoint.is_published(request.output, 4)
-    assert checkpoint.read_config(request.output) == begun
+    assert is_published(request.output, 4)
+    assert read_config(request.output) == begun
     whole = replace(request, output=request.output.with_name("whole"))
     train(whole)
     assert weights(request) == weights(whole)
 
 
 def test_a_model_to_start_from_may_be_spelled_in_other_ways(
-    quick_request: Request, first_model: Path, monkeypatch: pytest.MonkeyPatch
+    quick_request: TrainingRequest, first_model: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(first_model.parent)
     settings = {name: value for name, value in QUICK.items() if not name.startswith("model.")}
     for steps, name in enumerate(["model", "./model", str(first_model)], start=1):
         given = {**settings, "train.steps": steps, "train.start_from": name}
         train(replace(quick_request, preset=None, settings=given))
-        assert checkpoint.published_step(quick_request.output) == steps
-    with pytest.raises(ConfigError, match=r"has train\.start_from=model, not en-de"):
+        assert published_step(quick_request.output) == steps
+    with pytest.raises(UsageError, match=r"has train\.start_from=model, not en-de"):
         train(replace(quick_request, preset=None, settings={**settings, "train.start_from": "en-de"}))
 
 
-def test_a_command_with_a_run_file_a_vocabulary_and_minutes_resumes(quick_request: Request, tmp_path: Path) -> None:
+def test_a_command_with_a_run_file_a_vocabulary_and_minutes_resumes(
+    quick_request: TrainingRequest, tmp_path: Path
+) -> None:
     run_file = tmp_path / "run.toml"
     sections: dict[str, list[str]] = {}
     for name, value in {**QUICK, "train.steps": 2}.items():
@@ -235,4 +241,4 @@ def test_a_command_with_a_run_file_a_vocabulary_and_minutes_resumes(quick_reques
     for _ in range(2):
         result = CliRunner().invoke(app, command)
         assert result.exit_code == 0, result.exception
-    assert checkpoint.is_published(quick_request.output, 2)
+    assert is_published(quick_request.output, 2)

@@ -17,10 +17,10 @@ import pytest
 from starlette.testclient import TestClient
 
 import multihead
-from multihead.serve.app import Server, make_app
-from multihead.serve.guards import Access
+from multihead.serve.access import Access
+from multihead.serve.app import AppState, make_app
 from multihead.serve.service import Limits, Service
-from multihead.translate import Translator
+from multihead.translation.translator import Translator
 
 Result = TypeVar("Result")
 
@@ -37,7 +37,7 @@ def in_a_loop(work: Callable[[], Coroutine[Any, Any, Result]]) -> Result:
 
 
 def client_of(*translators: Translator, limits: Limits | None = None, access: Access | None = None) -> TestClient:
-    server = Server(limits=limits or Limits(), access=access or Access())
+    server = AppState(limits=limits or Limits(), access=access or Access())
     server.open(Service(translators, server.limits))
     return TestClient(make_app(server), raise_server_exceptions=True)
 

@@ -8,10 +8,10 @@ from contextlib import contextmanager
 
 import pytest
 
-from multihead.config import SearchConfig
-from multihead.serve import batcher
-from multihead.serve.batcher import Batcher, Closed, Full
-from multihead.translate import Translation
+from multihead.config.schema import SearchConfig
+from multihead.serve.batcher import BATCH_CHARACTERS, BATCH_SENTENCES, Batcher
+from multihead.serve.errors import Overloaded, ShuttingDown
+from multihead.translation.translator import Translation
 
 BEST, GREEDY = SearchConfig(), SearchConfig(beam=1)
 
@@ -93,7 +93,7 @@ def test_a_short_request_does_not_wait_for_a_long_one(engine: Engine, one: Batch
     assert texts(short) == ["SHORT"]
     assert texts(long) == [f"L{n}" for n in range(200)]
     assert "short" in engine.batches[1]
-    assert max(map(len, engine.batches)) <= batcher.BATCH_PIECES
+    assert max(map(len, engine.batches)) <= BATCH_SENTENCES
 
 
 def test_another_configuration_has_its_turn_beside_a_long_request(engine: Engine, one: Batcher) -> None:
@@ -110,14 +110,14 @@ def test_a_batch_has_a_bound_of_characters(engine: Engine, one: Batcher) -> None
         waiting = [one.submit(["x" * 1500], BEST, 10) for _ in range(6)]
     for future in waiting:
         future.result(10)
-    assert max(sum(map(len, batch)) for batch in engine.batches) <= batcher.BATCH_CHARACTERS + 1500
+    assert max(sum(map(len, batch)) for batch in engine.batches) <= BATCH_CHARACTERS + 1500
 
 
 def test_a_full_queue_refuses_and_says_when_to_come_again(engine: Engine) -> None:
     small = Batcher(engine, most_waiting=200)
     with engine.held_up(small):
         waiting = [small.submit([f"t{n}"], BEST, 10) for n in range(3)]
-        with pytest.raises(Full) as refused:
+        with pytest.raises(Overloaded) as refused:
             small.submit(["one too many"], BEST, 10)
         assert refused.value.seconds >= 1
     assert [texts(future) for future in waiting] == [["T0"], ["T1"], ["T2"]]
@@ -182,7 +182,7 @@ def test_calls_of_an_admitted_request_are_not_refused_by_a_full_queue(engine: En
     small = Batcher(engine, most_waiting=200)
     with engine.held_up(small):
         waiting = [small.submit([f"t{n}"], BEST, 10) for n in range(3)]
-        with pytest.raises(Full):
+        with pytest.raises(Overloaded):
             small.submit(["one too many"], BEST, 10)
         calls = small.call(str, range(1000), 10)
     assert calls.result(10) == [str(n) for n in range(1000)]
@@ -229,7 +229,7 @@ def test_closing_finishes_what_is_there_and_takes_no_more(engine: Engine) -> Non
         thread = threading.Thread(target=closing.close, args=(10,))
         thread.start()
         time.sleep(0.05)
-        with pytest.raises(Closed):
+        with pytest.raises(ShuttingDown):
             closing.submit(["too late"], BEST, 10)
     thread.join(10)
     assert [texts(future) for future in waiting] == [[f"T{n}"] for n in range(50)]

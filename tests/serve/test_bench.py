@@ -5,15 +5,15 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from multihead.serve import bench
-from multihead.serve.bench import Load, Report, bench_serving
+from multihead.bench import serving
+from multihead.bench.serving import Load, Report, bench_serving
 
 LOAD = Load(clients=8, requests_per_second=20.0, p50=1.0, p95=2.0, p99=3.0)
 
 
 def test_a_load_test_measures_both_ways(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(bench, "WARM_UP", 0.1)
-    monkeypatch.setattr(bench, "CLIENTS", (1, 4))
+    monkeypatch.setattr(serving, "WARM_UP", 0.1)
+    monkeypatch.setattr(serving, "CLIENTS", (1, 4))
     with ThreadPoolExecutor(1) as pool:  # the browser of other tests has an event loop in this thread
         report = pool.submit(bench_serving, "en-de", "torch", 1.0).result()
     for loads in (report.merged, report.one_at_a_time):

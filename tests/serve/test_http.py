@@ -12,12 +12,12 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 from starlette.testclient import TestClient
 
-from multihead.config import ConfigError
-from multihead.serve import guards
-from multihead.serve.app import Server, make_app
-from multihead.serve.guards import Access, TooOften
+from multihead.errors import UsageError
+from multihead.serve.access import Access
+from multihead.serve.app import AppState, make_app
+from multihead.serve.errors import RateLimited
 from multihead.serve.service import Limits, Service
-from multihead.translate import Translator
+from multihead.translation.translator import Translator
 from tests.serve.conftest import client_of
 
 PAIR = {"source": "en", "target": "de"}
@@ -297,11 +297,11 @@ def test_wrong_keys_are_limited_even_without_a_rate(en_de: Translator) -> None:
 
 
 def test_clients_are_counted_by_network_and_not_without_end(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(guards, "MOST_CLIENTS", 50)
+    monkeypatch.setattr("multihead.serve.access.MAX_CLIENTS", 50)
     access = Access(rate="3/hour")
     for n in range(3):
         access.check(None, f"2001:db8::{n}")
-    with pytest.raises(TooOften):
+    with pytest.raises(RateLimited):
         access.check(None, "2001:db8::ffff")
     for n in range(4):  # as IPv4 addresses appear on an IPv6 socket: each is a client of its own
         access.check(None, f"::ffff:10.1.0.{n}")
@@ -316,9 +316,9 @@ def test_keys_are_read_from_a_file(tmp_path: Path) -> None:
     assert Access.read(tmp_path / "keys", "").keys == {"one", "two"}
     (tmp_path / "none").write_text("\n", encoding="utf-8")
     for path, rate, word in ((tmp_path / "none", "", "no key"), (tmp_path / "nowhere", "", "cannot read")):
-        with pytest.raises(ConfigError, match=word):
+        with pytest.raises(UsageError, match=word):
             Access.read(path, rate)
-    with pytest.raises(ConfigError, match="60/minute"):
+    with pytest.raises(UsageError, match="60/minute"):
         Access(rate="often")
 
 
@@ -326,7 +326,7 @@ def test_keys_are_read_from_a_file(tmp_path: Path) -> None:
 
 
 def test_health_answers_while_the_models_are_loaded_and_nothing_else_does() -> None:
-    loading = TestClient(make_app(Server()))
+    loading = TestClient(make_app(AppState()))
     assert loading.get("/health").json() == {"status": "ok"}
     for route in ("/ready", "/languages"):
         answer = loading.get(route)
@@ -335,7 +335,7 @@ def test_health_answers_while_the_models_are_loaded_and_nothing_else_does() -> N
 
 
 def test_a_server_that_is_leaving_is_not_ready_but_serves_what_comes(en_de: Translator, good_morning: str) -> None:
-    server = Server()
+    server = AppState()
     server.open(Service([en_de], server.limits))
     leaving = TestClient(make_app(server))
     assert leaving.get("/ready").json() == {"status": "ready"}

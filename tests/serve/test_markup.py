@@ -10,13 +10,13 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from torch import Tensor
 
-from multihead.serve.markup import Sentence, place, read
+from multihead.serve.html import Sentence, parse, place_tags
 
 
 def word_by_word(sentence: Sentence) -> str:
     """As if every word were translated by itself, in its place."""
     n_words = len(sentence.text.split())
-    return place(sentence, sentence.text, torch.eye(n_words))
+    return place_tags(sentence, sentence.text, torch.eye(n_words))
 
 
 @pytest.mark.parametrize(
@@ -46,13 +46,13 @@ def word_by_word(sentence: Sentence) -> str:
     ],
 )
 def test_what_is_not_translated_comes_back_to_the_letter(markup: str) -> None:
-    fragment = read(markup)
+    fragment = parse(markup)
     assert fragment.join([word_by_word(sentence) for sentence in fragment.sentences]) == markup
 
 
 def test_only_text_is_translated() -> None:
     markup = "<h1>Title</h1><p>First. <b>Second one.</b></p><code>x = 1</code><textarea>no</textarea>"
-    assert [sentence.text for sentence in read(markup).sentences] == ["Title", "First.", "Second one."]
+    assert [sentence.text for sentence in parse(markup).sentences] == ["Title", "First.", "Second one."]
 
 
 def moved(order: list[int]) -> Tensor:
@@ -61,24 +61,24 @@ def moved(order: list[int]) -> Tensor:
 
 
 def test_an_element_goes_where_its_words_go() -> None:
-    (sentence,) = read("I have <b>never</b> seen <a href='u'>this film</a>").sentences
-    said = place(sentence, "Diesen Film habe ich nie gesehen", moved([4, 5, 1, 0, 2, 3]))
+    (sentence,) = parse("I have <b>never</b> seen <a href='u'>this film</a>").sentences
+    said = place_tags(sentence, "Diesen Film habe ich nie gesehen", moved([4, 5, 1, 0, 2, 3]))
     assert said == "<a href='u'>Diesen Film</a> habe ich <b>nie</b> gesehen"
 
 
 def test_an_element_whose_words_nothing_comes_from_is_not_lost() -> None:
-    (sentence,) = read("It <i>does</i> work").sentences
+    (sentence,) = parse("It <i>does</i> work").sentences
     alignment = torch.tensor([[0.9, 0.1, 0.0], [0.0, 0.3, 0.7]])
-    assert place(sentence, "Es funktioniert", alignment) == "Es <i>funktioniert</i>"
+    assert place_tags(sentence, "Es funktioniert", alignment) == "Es <i>funktioniert</i>"
 
 
 def test_an_element_around_several_sentences_is_around_each() -> None:
-    fragment = read("<b>One. Two.</b> Three.")
+    fragment = parse("<b>One. Two.</b> Three.")
     assert fragment.join([word_by_word(one) for one in fragment.sentences]) == "<b>One.</b> <b>Two.</b> Three."
 
 
 def test_what_the_model_says_cannot_become_markup() -> None:
-    assert place(Sentence("x"), "<script>alert(1)</script> & co", None) == (
+    assert place_tags(Sentence("x"), "<script>alert(1)</script> & co", None) == (
         "&lt;script&gt;alert(1)&lt;/script&gt; &amp; co"
     )
 
@@ -128,11 +128,11 @@ class Balance(HTMLParser):
 def test_whatever_comes_in_inline_elements_come_out_balanced(parts: list[str], seed: int) -> None:
     """However broken the markup, and wherever the words go."""
     torch.manual_seed(seed)
-    fragment = read("".join(parts))
+    fragment = parse("".join(parts))
     said = []
     for sentence in fragment.sentences:
         words = sentence.text.split()
-        said.append(place(sentence, " ".join(reversed(words)), torch.rand(len(words), len(words))))
+        said.append(place_tags(sentence, " ".join(reversed(words)), torch.rand(len(words), len(words))))
     balance = Balance()
     balance.feed(out := fragment.join(said))
     assert not balance.open and not balance.is_crossed, out
@@ -155,7 +155,7 @@ def test_whatever_comes_in_inline_elements_come_out_balanced(parts: list[str], s
     ],
 )
 def test_markup_that_never_ends_is_text(text: str) -> None:
-    fragment = read(text)
+    fragment = parse(text)
     assert "".join(sentence.text for sentence in fragment.sentences) == text
     assert fragment.join([word_by_word(one) for one in fragment.sentences]) == html.escape(text, quote=False)
 
@@ -165,9 +165,9 @@ ODD = st.text("<>![]-&;/\"'= ab", max_size=60)
 
 @given(markup=ODD)
 def test_no_markup_is_too_odd_to_be_read(markup: str) -> None:
-    fragment = read(markup)
+    fragment = parse(markup)
     written = fragment.join([word_by_word(one) for one in fragment.sentences])
-    assert read(written).join([word_by_word(one) for one in read(written).sentences]) == written
+    assert parse(written).join([word_by_word(one) for one in parse(written).sentences]) == written
 
 
 @pytest.mark.parametrize(
@@ -181,13 +181,13 @@ def test_no_markup_is_too_odd_to_be_read(markup: str) -> None:
 def test_a_long_text_of_odd_markup_is_read_and_written_at_once(piece: str) -> None:
     """Each takes a fraction of a second in linear time; the quadratic ones took minutes."""
     began = time.monotonic()
-    fragment = read(piece * (100_000 // len(piece)))
-    fragment.join([place(sentence, sentence.text, None) for sentence in fragment.sentences])
+    fragment = parse(piece * (100_000 // len(piece)))
+    fragment.join([place_tags(sentence, sentence.text, None) for sentence in fragment.sentences])
     assert time.monotonic() - began < 10
 
 
 def test_deep_nesting_does_not_multiply_a_text() -> None:
     """An element around several sentences is repeated in each of them."""
-    fragment = read("<b>" * 800 + "A. " * 800)
-    written = fragment.join([place(sentence, sentence.text, None) for sentence in fragment.sentences])
+    fragment = parse("<b>" * 800 + "A. " * 800)
+    written = fragment.join([place_tags(sentence, sentence.text, None) for sentence in fragment.sentences])
     assert len(written) < 50 * 5000

@@ -8,9 +8,9 @@ import schemathesis
 from hypothesis import HealthCheck, given, settings
 from starlette.testclient import TestClient
 
-from multihead.serve.app import Server, make_app
+from multihead.serve.app import AppState, make_app
 from multihead.serve.service import Limits, Service
-from multihead.translate import Translator
+from multihead.translation.translator import Translator
 
 ROUTES = [
     ("/translate", "POST"),
@@ -28,7 +28,7 @@ ROUTES = [
 @pytest.fixture(scope="module")
 def api(en_de: Translator) -> Any:
     """A server that takes short texts only: what is asked for is nonsense, which is long in the making."""
-    server = Server(limits=Limits(characters=30, texts=3, alternatives=2, beam=4))
+    server = AppState(limits=Limits(characters=30, texts=3, alternatives=2, beam=4))
     server.open(Service([en_de], server.limits))
     return schemathesis.openapi.from_asgi("/openapi.json", make_app(server))
 

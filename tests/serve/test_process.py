@@ -17,9 +17,9 @@ import pytest
 from libretranslatepy import LibreTranslateAPI
 from uvicorn.middleware.proxy_headers import ProxyHeadersMiddleware
 
-from multihead.config import UserError
+from multihead.errors import UserError
 from multihead.serve.server import _listen, _networks
-from multihead.translate import Translator
+from multihead.translation.translator import Translator
 from tests.serve.conftest import Process, in_a_loop
 
 Start = Callable[..., Process]

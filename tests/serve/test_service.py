@@ -9,12 +9,13 @@ from typing import Any
 
 import pytest
 
-from multihead.config import ModelSearch, SearchConfig
-from multihead.serve import markup, service
-from multihead.serve.batcher import Full
+from multihead.config.schema import ModelSearch, SearchConfig
+from multihead.serve import html
+from multihead.serve import service as service_module
+from multihead.serve.errors import Overloaded
 from multihead.serve.languages import Detector
 from multihead.serve.service import Limits, Service
-from multihead.translate import Translation, Translator
+from multihead.translation.translator import Translation, Translator
 from tests.serve.conftest import client_of, in_a_loop
 
 PAIR = {"source": "en", "target": "de"}
@@ -70,7 +71,7 @@ def test_a_request_that_is_refused_is_not_begun(en_de: Translator, monkeypatch: 
         first = asyncio.create_task(serving.translate(["First."], "en", "de"))
         while not translated:
             await asyncio.sleep(0.01)
-        with pytest.raises(Full):
+        with pytest.raises(Overloaded):
             await serving.translate([f"Text {n}." for n in range(50)], "en", "de")
         go.set()
         assert (await first)[0][0].text == "First."
@@ -112,9 +113,9 @@ def test_nothing_that_grows_with_the_text_runs_in_the_event_loop(
         monkeypatch.setattr(owner, name, watched)
 
     for owner, name in (
-        *((service, name) for name in ("join_translations", "page_data")),
+        *((service_module, name) for name in ("join_translations", "page_data")),
         (Translator, "sentences"),
-        *((markup, name) for name in ("read", "place")),
+        *((html, name) for name in ("parse", "place_tags")),
         (Detector, "rank"),
     ):
         watch(owner, name)

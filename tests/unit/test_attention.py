@@ -9,19 +9,14 @@ import pytest
 import torch
 from torch import Tensor
 
-from multihead.attention import (
-    AttentionMaps,
-    alignment_layer,
-    alignment_matrix,
-    attention_maps,
-    record,
-    word_alignment,
-    word_texts,
-)
-from multihead.config import ModelConfig
-from multihead.figures import SCALE, write_page, write_picture
-from multihead.model import ScaledDotProduct, Transformer
-from multihead.tokenizer import BOS_ID, EOS_ID, SubwordTokenizer
+from multihead.config.schema import ModelConfig
+from multihead.inspection.attention_maps import AttentionMaps, alignment_layer, alignment_matrix, word_alignment
+from multihead.inspection.page import SCALE, write_page
+from multihead.inspection.picture import write_picture
+from multihead.inspection.record import record, record_attention
+from multihead.model.transformer import ScaledDotProduct, Transformer
+from multihead.text.pieces import word_texts
+from multihead.text.tokenizer import BOS_ID, EOS_ID, SubwordTokenizer
 from tests.conftest import tiny_shape
 
 SOURCE, TARGET = [7, 8, 9, 10, EOS_ID], [BOS_ID, 11, 12, 13, 14, 15]
@@ -41,7 +36,7 @@ def tokenizer() -> SubwordTokenizer:
 @pytest.fixture(scope="module")
 def maps(tokenizer: SubwordTokenizer) -> AttentionMaps:
     model = make(vocab_size=tokenizer.vocab_size)
-    return attention_maps(model, tokenizer, tokenizer.encode("the old house"), tokenizer.encode("das alte Haus"))
+    return record_attention(model, tokenizer, tokenizer.encode("the old house"), tokenizer.encode("das alte Haus"))
 
 
 def aligned(source: list[str], target: list[str], rows: list[list[float]]) -> AttentionMaps:
@@ -127,13 +122,13 @@ def test_control_symbols_are_added(maps: AttentionMaps) -> None:
 
 
 def test_an_empty_translation_has_maps_and_no_alignment(tokenizer: SubwordTokenizer) -> None:
-    maps = attention_maps(make(vocab_size=tokenizer.vocab_size), tokenizer, tokenizer.encode("the house"), [])
+    maps = record_attention(make(vocab_size=tokenizer.vocab_size), tokenizer, tokenizer.encode("the house"), [])
     assert maps.target_tokens == ["<s>"]
     assert word_alignment(maps) == []
 
 
 def test_an_empty_source_has_maps_and_no_alignment(tokenizer: SubwordTokenizer) -> None:
-    maps = attention_maps(make(vocab_size=tokenizer.vocab_size), tokenizer, [], tokenizer.encode("das Haus"))
+    maps = record_attention(make(vocab_size=tokenizer.vocab_size), tokenizer, [], tokenizer.encode("das Haus"))
     assert maps.source_tokens == ["</s>"]
     assert word_alignment(maps) == []
 
@@ -141,7 +136,7 @@ def test_an_empty_source_has_maps_and_no_alignment(tokenizer: SubwordTokenizer) 
 def test_a_translation_that_fills_all_positions_can_be_shown(tokenizer: SubwordTokenizer) -> None:
     model = make(vocab_size=tokenizer.vocab_size)
     ids = tokenizer.encode("das")[:1] * model.config.max_len
-    maps = attention_maps(model, tokenizer, tokenizer.encode("the house"), ids)
+    maps = record_attention(model, tokenizer, tokenizer.encode("the house"), ids)
     assert len(maps.target_tokens) == model.config.max_len
 
 

@@ -5,10 +5,10 @@ import random
 import numpy as np
 import pytest
 
-from multihead.augment import augmentation, other_forms, typed_in_haste
-from multihead.config import DataConfig
-from multihead.corpus import Ids
-from multihead.tokenizer import SubwordTokenizer
+from multihead.config.schema import DataConfig
+from multihead.data.augment import augmentation, lowercase_or_unpunctuated, noisy_copies
+from multihead.data.shards import Ids
+from multihead.text.tokenizer import SubwordTokenizer
 
 SOURCE, TARGET = "Where is the station?", "Wo ist der Bahnhof?"
 
@@ -46,7 +46,7 @@ def test_haste_changes_the_source_and_never_the_target(tokenizer: SubwordTokeniz
 
 
 def test_a_text_of_nothing_but_marks_keeps_them() -> None:
-    assert {typed_in_haste("?!", random.Random(seed)) for seed in range(20)} == {"?!"}
+    assert {lowercase_or_unpunctuated("?!", random.Random(seed)) for seed in range(20)} == {"?!"}
 
 
 def test_bpe_dropout_changes_the_pieces_and_not_the_text(tokenizer: SubwordTokenizer) -> None:
@@ -77,8 +77,8 @@ def test_a_sentence_that_becomes_too_long_stays_as_it_was(
 
 def test_other_forms_are_those_of_haste(tokenizer: SubwordTokenizer) -> None:
     """A shortlist has to know the words of small letters, if the model is taught them."""
-    assert other_forms(tokenizer, DataConfig(bpe_dropout=0.3)) is None
-    forms = other_forms(tokenizer, DataConfig(haste=0.1))
+    assert noisy_copies(tokenizer, DataConfig(bpe_dropout=0.3)) is None
+    forms = noisy_copies(tokenizer, DataConfig(haste=0.1))
     assert forms is not None
     sources = [forms((ids(tokenizer, SOURCE), ids(tokenizer, TARGET)))[0] for _ in range(30)]
     found = {tokenizer.decode(source.tolist()) for source in sources}

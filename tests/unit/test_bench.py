@@ -8,20 +8,16 @@ import torch
 from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.utils.flop_counter import FlopCounterMode
 
-from multihead.batches import Cursor, collate
-from multihead.bench_training import (
-    PlainTransformer,
-    Speed,
-    TrainingReport,
-    Work,
-    batch_flops,
-    measure_ours,
-    measure_plain,
-    synthetic,
-)
-from multihead.bench_translation import Text, read_text, write_picture
-from multihead.config import ConfigError, ModelConfig, UserError, configure
-from multihead.model import Transformer, count_parameters
+from multihead.bench.plain_transformer import PlainTransformer
+from multihead.bench.training import Speed, TrainingReport, Work, batch_flops, measure_ours, measure_plain, synthetic
+from multihead.bench.translation import Text, read_text, write_picture
+from multihead.config.resolve import configure
+from multihead.config.schema import ModelConfig
+from multihead.data.epochs import Cursor
+from multihead.errors import UsageError, UserError
+from multihead.model.transformer import Transformer
+from multihead.model.weights import count_parameters
+from multihead.training.batch import collate
 from tests.conftest import QUICK, tiny_shape
 
 
@@ -83,7 +79,7 @@ def test_where_we_train_in_bfloat16_the_report_has_float32_beside_it(tmp_path: P
 
 def test_text_and_references_go_together(tmp_path: Path) -> None:
     (tmp_path / "text").write_text("one\ntwo\n")
-    with pytest.raises(ConfigError, match="--reference needs --source"):
+    with pytest.raises(UsageError, match="--reference needs --source"):
         read_text(None, tmp_path / "text", 10)
     with pytest.raises(UserError, match="2 lines to translate, but 1 references"):
         Text(lines=["one", "two"], references=["eins"])

@@ -5,21 +5,12 @@ from pathlib import Path
 
 import pytest
 
-from multihead.config import (
-    ConfigError,
-    DataConfig,
-    ModelConfig,
-    RunConfig,
-    TrainConfig,
-    UserError,
-    configure,
-    flatten,
-    from_json,
-    parse_settings,
-    read_toml,
-    to_json,
-)
-from multihead.presets import PRESETS, dropout_for, preset
+from multihead.config.fit import dropout_for
+from multihead.config.presets import PRESETS, preset
+from multihead.config.resolve import configure, flatten, parse_settings, read_toml
+from multihead.config.schema import DataConfig, ModelConfig, RunConfig, TrainConfig
+from multihead.config.serialization import from_json, to_json
+from multihead.errors import UsageError, UserError
 
 
 def test_the_defaults_are_the_papers_base_model() -> None:
@@ -63,12 +54,12 @@ def test_strings_are_read_as_the_type_of_the_field() -> None:
 
 
 def test_a_mistyped_setting_is_refused_with_the_nearest_name() -> None:
-    with pytest.raises(ConfigError, match=r"no setting 'train.warmpu'; did you mean 'train.warmup'\?"):
+    with pytest.raises(UsageError, match=r"no setting 'train.warmpu'; did you mean 'train.warmup'\?"):
         configure({"train.warmpu": 1})
 
 
 def test_a_mistyped_preset_is_refused_with_the_nearest_name() -> None:
-    with pytest.raises(ConfigError, match=r"no preset 'smal'; did you mean 'small'\?"):
+    with pytest.raises(UsageError, match=r"no preset 'smal'; did you mean 'small'\?"):
         preset("smal")
 
 
@@ -88,7 +79,7 @@ def test_a_mistyped_preset_is_refused_with_the_nearest_name() -> None:
     ],
 )
 def test_an_impossible_value_is_refused_by_name(settings: dict[str, object], word: str) -> None:
-    with pytest.raises(ConfigError, match=word.replace(".", r"\.")):
+    with pytest.raises(UsageError, match=word.replace(".", r"\.")):
         configure(settings)
 
 
@@ -97,7 +88,7 @@ def test_settings_on_the_command_line_are_field_equals_value() -> None:
         "train.warmup": "8000",
         "data.source_lang": "en",
     }
-    with pytest.raises(ConfigError, match="field=value"):
+    with pytest.raises(UsageError, match="field=value"):
         parse_settings(["train.warmup"])
 
 
@@ -107,9 +98,9 @@ def test_a_run_file_is_toml(tmp_path: Path) -> None:
     assert configure(read_toml(file)).train.warmup == 8000
     for broken in ("warmup = 8000", "[train\n"):
         file.write_text(broken, encoding="utf-8")
-        with pytest.raises(ConfigError, match=r"run\.toml"):
+        with pytest.raises(UsageError, match=r"run\.toml"):
             read_toml(file)
-    with pytest.raises(ConfigError, match="missing"):
+    with pytest.raises(UsageError, match="missing"):
         read_toml(tmp_path / "missing.toml")
 
 

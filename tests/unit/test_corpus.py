@@ -11,11 +11,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from multihead import corpus, processes, spool, text
-from multihead.config import ConfigError, DataConfig, UserError
-from multihead.corpus import ParallelText, Shards, ShardWriter, Summary, prepare
-from multihead.text import RawPair
-from multihead.tokenizer import SubwordTokenizer
+from multihead import concurrency
+from multihead.config.schema import DataConfig
+from multihead.data import cleaning, spool
+from multihead.data.parallel_text import ParallelText, RawPair, embedded_text, from_files, languages_of
+from multihead.data.prepare import prepare
+from multihead.data.shards import CorpusSummary, Shards, ShardWriter, read_summary
+from multihead.errors import UsageError, UserError
+from multihead.text.tokenizer import SubwordTokenizer
 from tests import scripts
 from tests.conftest import copy_or_reverse, write_pairs
 
@@ -103,7 +106,7 @@ def test_what_goes_wrong_on_the_way_leaves_nothing_behind(tmp_path: Path) -> Non
     source.write_text("one\ntwo\n", encoding="utf-8")
     target.write_text("eins\n", encoding="utf-8")
     with pytest.raises(UserError, match="2 lines"):
-        prepare(corpus.from_files(source, target), tmp_path / "data", DataConfig())
+        prepare(from_files(source, target), tmp_path / "data", DataConfig())
     assert sorted(path.name for path in tmp_path.iterdir()) == ["a", "b"]
 
 
@@ -121,7 +124,7 @@ def test_the_typical_ratio_does_not_depend_on_the_chunks(tmp_path: Path, monkeyp
     wrong = ("A long sentence about something that has to do with nothing at all.", "是的。")
     corpora = ParallelText(train=raw([*pairs, wrong]))
     one = prepare(corpora, tmp_path / "one", DataConfig(max_ratio=2.0)).cleaning
-    monkeypatch.setattr(text, "CHUNK", 19)
+    monkeypatch.setattr(cleaning, "CHUNK", 19)
     many = prepare(corpora, tmp_path / "many", DataConfig(max_ratio=2.0)).cleaning
     assert one == many
     assert one["ratio"] > 0
@@ -140,7 +143,7 @@ def test_a_corpus_in_utf16_is_one_in_utf8(tmp_path: Path) -> None:
         files = tmp_path / f"{encoding}.src", tmp_path / f"{encoding}.tgt"
         for side, file in enumerate(files):
             file.write_text("".join(pair[side] + "\n" for pair in pairs), encoding=encoding)
-        prepare(corpus.from_files(*files), tmp_path / encoding, DataConfig())
+        prepare(from_files(*files), tmp_path / encoding, DataConfig())
     assert decoded(tmp_path / "utf-16", "train") == decoded(tmp_path / "utf-8", "train")
 
 
@@ -154,13 +157,13 @@ def test_word_pieces_by_one_field(tmp_path: Path) -> None:
 
 
 def test_a_tokenizer_that_is_only_imported_is_refused_before_any_work(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match="is for imported models"):
+    with pytest.raises(UsageError, match="is for imported models"):
         prepare(ParallelText(train=raw([("a", "b")])), tmp_path / "data", DataConfig(tokenizer="unigram"))
 
 
 def test_standard_input_can_be_one_file_only() -> None:
     with pytest.raises(UserError, match="standard input"):
-        corpus.from_files(Path("-"), Path("-"))
+        from_files(Path("-"), Path("-"))
 
 
 @pytest.mark.parametrize(
@@ -173,22 +176,22 @@ def test_standard_input_can_be_one_file_only() -> None:
     ],
 )
 def test_the_language_is_guessed_from_the_name(source: str, target: str, expected: tuple[str, str]) -> None:
-    found = corpus.languages_of(Path(source), Path(target))
+    found = languages_of(Path(source), Path(target))
     assert (found["data.source_lang"], found["data.target_lang"]) == expected
 
 
 def test_a_summary_survives_its_file(tmp_path: Path) -> None:
     text = ParallelText(train=raw(copy_or_reverse(50, seed=1)), sizes=[1, 2], description="toy")
     summary = prepare(text, tmp_path / "data", DataConfig(source_lang="en"))
-    assert corpus.read_summary(tmp_path / "data") == summary
+    assert read_summary(tmp_path / "data") == summary
 
 
 def test_a_folder_that_is_no_corpus_is_refused(tmp_path: Path) -> None:
     with pytest.raises(UserError, match="not a prepared corpus"):
-        corpus.read_summary(tmp_path)
+        read_summary(tmp_path)
     (tmp_path / "corpus.json").write_text('{"x": 1}', encoding="utf-8")
     with pytest.raises(UserError, match=r"cannot read .*corpus\.json"):
-        corpus.read_summary(tmp_path)
+        read_summary(tmp_path)
 
 
 ids = st.lists(st.integers(0, 60_000), max_size=6)
@@ -209,7 +212,7 @@ def test_shards_read_back_what_was_written(
 
 
 def test_pairs_are_spread_over_shards(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(corpus, "SHARD", 7)
+    monkeypatch.setattr("multihead.data.shards.SHARD_PAIRS", 7)
     writer = ShardWriter(tmp_path, "train", 100)
     for n in range(20):
         writer.add([n], [n, n])
@@ -227,7 +230,7 @@ def test_shards_are_memory_mapped(tmp_path: Path) -> None:
 
 
 def test_the_embedded_corpus_is_honest_about_itself(tmp_path: Path) -> None:
-    summary: Summary = prepare(corpus.embedded(), tmp_path / "data", DataConfig())
+    summary: CorpusSummary = prepare(embedded_text(), tmp_path / "data", DataConfig())
     assert "grammar" in summary.description
     assert summary.train_pairs > 30_000
 
@@ -243,9 +246,9 @@ def test_processes_side_by_side_write_what_one_writes(tmp_path: Path, monkeypatc
     """Chunks and segments are small here, so that there are enough of them to be shared out."""
     pairs = numbered(700) + numbered(300) + numbered(500, "the")
     prepare(ParallelText(train=raw(pairs)), tmp_path / "one", DataConfig())
-    monkeypatch.setattr(text, "CHUNK", 100)
-    monkeypatch.setattr(spool, "LARGEST", 400)
-    monkeypatch.setattr(processes, "n_cores", lambda: 2)
+    monkeypatch.setattr(cleaning, "CHUNK", 100)
+    monkeypatch.setattr(spool, "MAX_SEGMENT_PAIRS", 400)
+    monkeypatch.setattr(concurrency, "n_cores", lambda: 2)
     summary = prepare(ParallelText(train=raw(pairs)), tmp_path / "many", DataConfig())
     assert len(list((tmp_path / "many").glob("train-*.ends.npy"))) > 2
     assert summary.cleaning["duplicate"] == 300
@@ -274,12 +277,12 @@ def test_a_pair_that_came_before_is_dropped_whichever_corpus_it_came_in(tmp_path
 def test_several_corpora_need_as_many_targets_and_weights(
     tmp_path: Path, n_targets: int, weights: tuple[float, ...], words: str
 ) -> None:
-    with pytest.raises(ConfigError, match=words):
-        corpus.from_files([tmp_path / "a"] * 2, [tmp_path / "b"] * n_targets, weights=weights)
+    with pytest.raises(UsageError, match=words):
+        from_files([tmp_path / "a"] * 2, [tmp_path / "b"] * n_targets, weights=weights)
 
 
 def test_lengths_of_a_range_are_those_of_its_pairs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(corpus, "SHARD", 7)
+    monkeypatch.setattr("multihead.data.shards.SHARD_PAIRS", 7)
     writer = ShardWriter(tmp_path, "train", 100)
     for n in range(20):
         writer.add([1] * (n % 5), [2] * (n % 3))

@@ -6,7 +6,8 @@ import os
 import pytest
 import torch
 
-from multihead.devices import apart, pinned_threads
+from multihead.concurrency import run_in_subprocess
+from multihead.hardware.device import pinned_threads
 
 has_openmp = hasattr(os, "sched_getaffinity") and hasattr(ctypes.CDLL(None), "GOMP_parallel")
 pytestmark = pytest.mark.skipif(not has_openmp, reason="threads are pinned where Linux and GNU OpenMP are")
@@ -36,12 +37,12 @@ def test_each_thread_has_a_core_of_its_own_and_the_main_thread_is_free_afterward
     cores = os.sched_getaffinity(0)
     if len(cores) < 2:
         pytest.skip("one core: there is nothing to pin")
-    inside, after = apart(pinned, len(cores))
+    inside, after = run_in_subprocess(pinned, len(cores))
     assert sorted(core for mask in inside.values() for core in mask) == sorted(cores)
     assert after == cores
 
 
 def test_fewer_threads_than_cores_are_left_to_the_scheduler() -> None:
-    inside, after = apart(pinned, 1)
+    inside, after = run_in_subprocess(pinned, 1)
     assert inside == {0: os.sched_getaffinity(0)}
     assert after == os.sched_getaffinity(0)

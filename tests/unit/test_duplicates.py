@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from multihead import duplicates
-from multihead.duplicates import Duplicates
+from multihead.data import deduplicate
+from multihead.data.deduplicate import DuplicateFinder
 
 calls_strategy = st.lists(st.lists(st.integers(0, 9).map(lambda n: n * 2**60), max_size=20), max_size=12)
 
@@ -22,8 +22,8 @@ def test_what_came_before_is_marked(
     seen: set[int] = set()
     expected = []
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(duplicates, "WAITING", waiting)
-        found = Duplicates(folder)
+        patch.setattr(deduplicate, "FLUSH_AFTER", waiting)
+        found = DuplicateFinder(folder)
         for values in calls:
             found.add(np.array(values, dtype=np.uint64))
             for value in values:
@@ -37,5 +37,5 @@ def test_what_came_before_is_marked(
 
 
 def test_nothing_is_written_of_nothing(tmp_path: Path) -> None:
-    assert Duplicates(tmp_path).write(tmp_path / "repeated.npy") == 0
+    assert DuplicateFinder(tmp_path).write(tmp_path / "repeated.npy") == 0
     assert not list(tmp_path.iterdir())

@@ -7,13 +7,14 @@ import pytest
 import torch
 from torch import Tensor
 
-from multihead import engines
-from multihead.config import SearchConfig
-from multihead.engines import TorchEngine
-from multihead.model import Transformer
-from multihead.search import Found, Hypothesis, search
-from multihead.shortlist import Shortlist
-from multihead.tokenizer import EOS_ID
+from multihead.config.schema import SearchConfig
+from multihead.model.transformer import Transformer
+from multihead.storage.shortlist import Shortlist
+from multihead.text.tokenizer import EOS_ID
+from multihead.translation.engine import Hypothesis, SearchResult
+from multihead.translation.engines import torch_engine
+from multihead.translation.engines.torch_engine import TorchEngine
+from multihead.translation.search.beam import search
 from tests.unit.test_search import make
 
 CONFIG = SearchConfig(max_extra=8)
@@ -31,7 +32,7 @@ def a_shortlist() -> Shortlist:
     return Shortlist(candidates, frequent=torch.tensor([5, 6]))
 
 
-def texts(found: list[Found]) -> list[list[int]]:
+def texts(found: list[SearchResult]) -> list[list[int]]:
     return [one.best(1)[0].tokens for one in found]
 
 
@@ -45,7 +46,7 @@ def test_results_do_not_depend_on_batches_or_threads(
     n_threads = torch.get_num_threads()
     try:
         for batch_tokens, threads in ((1, 1), (30, 2), (100, 3), (10_000, 1), (10_000, 2)):
-            monkeypatch.setattr(engines, "BATCH_TOKENS", batch_tokens)
+            monkeypatch.setattr(torch_engine, "BATCH_TOKENS", batch_tokens)
             torch.set_num_threads(threads)
             assert texts(engine.search(sentences, config)) == expected
     finally:
@@ -54,7 +55,7 @@ def test_results_do_not_depend_on_batches_or_threads(
 
 def test_threads_are_given_back(monkeypatch: pytest.MonkeyPatch) -> None:
     n_threads = torch.get_num_threads()
-    monkeypatch.setattr(engines, "BATCH_TOKENS", 10)
+    monkeypatch.setattr(torch_engine, "BATCH_TOKENS", 10)
     try:
         torch.set_num_threads(2)
         TorchEngine([make()]).search(segments(9), CONFIG)
@@ -66,15 +67,17 @@ def test_threads_are_given_back(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_close_call_is_decided_in_double_precision(monkeypatch: pytest.MonkeyPatch) -> None:
     """A batch that tips a near tie the other way gives what the sentence gives when it is looked at closely."""
 
-    def tipped(models: Sequence[Transformer], source: Tensor, config: SearchConfig, **more: Shortlist) -> list[Found]:
+    def tipped(
+        models: Sequence[Transformer], source: Tensor, config: SearchConfig, **more: Shortlist
+    ) -> list[SearchResult]:
         if next(models[0].parameters()).dtype == torch.float64:
             return search(models, source, config)
         wrong = Hypothesis(tokens=[30], log_prob=-1.0, score=-1.0)
-        return [Found(ended=[wrong], close=True) for _ in source]
+        return [SearchResult(ended=[wrong], close=True) for _ in source]
 
     engine = TorchEngine([make()])
     expected = texts(engine.search(segments(7), CONFIG))
-    monkeypatch.setattr(engines, "search", tipped)
+    monkeypatch.setattr("multihead.translation.engines.torch_engine.search", tipped)
     assert texts(engine.search(segments(7), CONFIG)) == expected
 
 

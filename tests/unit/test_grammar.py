@@ -8,7 +8,7 @@ from itertools import chain
 
 import pytest
 
-from multihead.clauses import (
+from multihead.data.embedded.clauses import (
     ACC,
     DAT,
     NOM,
@@ -23,8 +23,8 @@ from multihead.clauses import (
     prepositional,
     with_ending,
 )
-from multihead.grammar import DESCRIPTION, DETERMINER, GROUPS, KINDS, PRONOUN, sentence_pairs
-from multihead.lexicon import CONSTRUCTIONS
+from multihead.data.embedded.grammar import DESCRIPTION, DETERMINER, GROUPS, KINDS, PRONOUN, sentence_pairs
+from multihead.data.embedded.lexicon import CONSTRUCTIONS
 
 TRAIN, VALID, TEST = sentence_pairs("train"), sentence_pairs("valid"), sentence_pairs("test")
 ICH, DU, ER, SIE, WIR = (PRONOUN[name] for name in ("I", "you", "m", "f", "we"))

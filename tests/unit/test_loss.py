@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from multihead.loss import disagreement, linear_smoothed_loss, smoothed_loss
+from multihead.training.loss import disagreement, linear_smoothed_loss, smoothed_loss
 
 
 def test_the_smoothed_loss_is_its_definition() -> None:

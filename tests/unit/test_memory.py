@@ -6,12 +6,14 @@ from pathlib import Path
 
 import pytest
 
-from multihead.bench_training import synthetic
-from multihead.config import SearchConfig, configure
-from multihead.devices import apart, keep_memory, peak_memory_mb
-from multihead.engines import TorchEngine
-from multihead.tokenizer import SubwordTokenizer
-from multihead.trainer import Trainer
+from multihead.bench.training import synthetic
+from multihead.concurrency import run_in_subprocess
+from multihead.config.resolve import configure
+from multihead.config.schema import SearchConfig
+from multihead.hardware.memory import keep_freed_memory, peak_memory_mb
+from multihead.text.tokenizer import SubwordTokenizer
+from multihead.training.trainer import Trainer
+from multihead.translation.engines.torch_engine import TorchEngine
 from tests.conftest import QUICK
 from tests.unit.test_search import make
 
@@ -32,7 +34,7 @@ def train_200_steps(folder: Path) -> tuple[float, float]:
 
 
 def translate_200_batches() -> tuple[float, float]:
-    keep_memory()
+    keep_freed_memory()
     engine, rng, peaks = TorchEngine([make()]), random.Random(1), []
     for batch in range(1, 251):
         lengths = [rng.randint(1, 12) for _ in range(rng.randint(1, 20))]
@@ -43,10 +45,10 @@ def translate_200_batches() -> tuple[float, float]:
 
 
 def test_training_needs_no_more_memory_after_200_batches(tmp_path: Path) -> None:
-    early, late = apart(train_200_steps, tmp_path)
+    early, late = run_in_subprocess(train_200_steps, tmp_path)
     assert late < early + ROOM_MB
 
 
 def test_translating_needs_no_more_memory_after_200_batches() -> None:
-    early, late = apart(translate_200_batches)
+    early, late = run_in_subprocess(translate_200_batches)
     assert late < early + ROOM_MB

@@ -8,8 +8,8 @@ from importlib.util import find_spec
 
 import pytest
 
-from multihead.config import UserError
-from multihead.metrics import (
+from multihead.errors import UserError
+from multihead.evaluation.metrics import (
     Score,
     bleu,
     bleu_tokenizer,

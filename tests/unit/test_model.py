@@ -7,20 +7,20 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from multihead.config import configure
-from multihead.model import (
-    ROOM,
-    SHORT,
-    Dropout,
+from multihead.config.presets import preset
+from multihead.config.resolve import configure
+from multihead.model.dropout import Dropout
+from multihead.model.incremental import CACHE_CHUNK
+from multihead.model.positions import sinusoids
+from multihead.model.transformer import (
+    MAX_KEYS_UNFUSED,
     MultiHeadAttention,
     Transformer,
     attention,
     attention_weights,
-    count_parameters,
     fast_attention,
-    sinusoids,
 )
-from multihead.presets import preset
+from multihead.model.weights import count_parameters
 from tests.conftest import tiny_shape
 
 SHAPES = [
@@ -90,7 +90,7 @@ def test_a_masked_key_weighs_exactly_0() -> None:
 # §3.2.2
 
 
-@pytest.mark.parametrize("n_keys", [6, SHORT, SHORT + 1])
+@pytest.mark.parametrize("n_keys", [6, MAX_KEYS_UNFUSED, MAX_KEYS_UNFUSED + 1])
 @pytest.mark.parametrize(("precision", "tolerance"), [(torch.float32, 1e-5), (torch.bfloat16, 0.05)])
 def test_the_kernel_is_chosen_for_speed_and_changes_nothing(
     n_keys: int, precision: torch.dtype, tolerance: float
@@ -186,7 +186,7 @@ def test_beams_share_the_memory_of_their_sentence() -> None:
 
 def test_sentences_may_have_different_numbers_of_rows() -> None:
     """Three hypotheses of one sentence, none of the next, one of the last, for more steps than room is made for."""
-    model, source, target = make(), ids(3, 6), ids(4, 2 * ROOM + 3)
+    model, source, target = make(), ids(3, 6), ids(4, 2 * CACHE_CHUNK + 3)
     owners = torch.tensor([0, 0, 0, 2])
     state = model.start(source)
     state.reorder(owners)

@@ -4,9 +4,10 @@ import pytest
 import torch
 from torch import nn
 
-from multihead.config import TrainConfig, configure
-from multihead.model import Transformer
-from multihead.optimizers import ADAM_LIKE, Muon, make_optimizers, matrices_of, orthogonal
+from multihead.config.resolve import configure
+from multihead.config.schema import TrainConfig
+from multihead.model.transformer import Transformer
+from multihead.training.optimizers import ADAM_LIKE, Muon, make_optimizers, matrices_of, orthogonal
 from tests.conftest import tiny_shape
 
 

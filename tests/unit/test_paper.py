@@ -9,15 +9,20 @@ import torch
 from torch import Tensor
 from typer.testing import CliRunner
 
-from multihead import corpus
-from multihead.cli import app
-from multihead.config import ConfigError, ModelConfig, RunConfig, UserError, configure, to_json
-from multihead.cost import GPUS, counted_flops, training_flops
-from multihead.model import Transformer, sinusoids
+from multihead.cli.app import app
+from multihead.config.presets import PRESETS, preset
+from multihead.config.resolve import configure
+from multihead.config.schema import ModelConfig, RunConfig
+from multihead.config.serialization import to_json
+from multihead.console import Table, table_of
+from multihead.data.parallel_text import from_files
+from multihead.data.prepare import prepare
+from multihead.errors import UsageError, UserError
+from multihead.hardware.flops import GPUS, counted_flops, training_flops
+from multihead.model.positions import sinusoids
+from multihead.model.transformer import Transformer
 from multihead.paper import positions, schedule, table2, table3
-from multihead.presets import PRESETS, preset
-from multihead.tables import Table, table_of
-from multihead.trainer import learning_rate
+from multihead.training.schedule import learning_rate
 from tests.conftest import tiny_shape
 
 # Table 3
@@ -93,7 +98,7 @@ def test_rows_are_picked_by_name_or_group() -> None:
     assert table3.pick_rows("c-n2, base") == ["base", "c-n2"]
     assert table3.pick_rows("B,big") == ["b-dk16", "b-dk32", "big"]
     for wrong in ("c-n3", "", "base,,big"):
-        with pytest.raises(ConfigError, match="no row"):
+        with pytest.raises(UsageError, match="no row"):
             table3.pick_rows(wrong)
 
 
@@ -122,7 +127,7 @@ def test_every_width_is_divided_and_layers_and_heads_stay() -> None:
     shape = configure(preset("table3-a-h32"), table3.scaled(configure(preset("table3-a-h32")).model, 4)).model
     assert (shape.d_model, shape.d_ff, shape.d_k, shape.d_v) == (128, 512, 4, 4)
     assert (shape.n_heads, shape.encoder_layers, shape.decoder_layers) == (32, 6, 6)
-    with pytest.raises(ConfigError, match="--scale 3 does not divide d_model=512"):
+    with pytest.raises(UsageError, match="--scale 3 does not divide d_model=512"):
         table3.scaled(ModelConfig(), 3)
 
 
@@ -135,7 +140,7 @@ def test_every_row_can_be_scaled_by_16(name: str) -> None:
 @pytest.fixture(scope="module")
 def prepared(toy_text: tuple[Path, Path], tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("paper") / "data"
-    corpus.prepare(corpus.from_files(*toy_text), folder, RunConfig().data)
+    prepare(from_files(*toy_text), folder, RunConfig().data)
     return folder
 
 
@@ -168,7 +173,7 @@ def test_a_row_goes_on_if_more_is_asked_for_and_is_refused_if_it_is_another(two_
     more = {"train.steps": 3}
     assert not table3.is_complete(study_of(two_rows.corpus, two_rows.output, **more).request("base"))
     other = study_of(two_rows.corpus, two_rows.output, **{"model.dropout": 0.5})
-    with pytest.raises(ConfigError, match=r"has model\.dropout=0\.1, not 0\.5: choose another --output"):
+    with pytest.raises(UsageError, match=r"has model\.dropout=0\.1, not 0\.5: choose another --output"):
         table3.train_rows(other, ["base"], lambda line: None)
 
 
@@ -199,7 +204,7 @@ def test_a_row_of_other_text_is_refused(prepared: Path, tmp_path: Path) -> None:
 
 
 def test_a_study_needs_a_corpus_and_an_end(prepared: Path, tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match="--corpus needs --minutes"):
+    with pytest.raises(UsageError, match="--corpus needs --minutes"):
         table3.Study(corpus=prepared, output=tmp_path, minutes=0)
     with pytest.raises(UserError, match="not a prepared corpus"):
         table3.Study(corpus=tmp_path, output=tmp_path, minutes=1)
@@ -278,7 +283,7 @@ def test_what_cannot_be_costed_is_refused_in_words(tmp_path: Path) -> None:
             table2.training_of(str(folder), table2.Clock())
     with pytest.raises(UserError, match="'nothing' is no preset, and there is no model 'nothing'"):
         table2.training_of("nothing", table2.Clock())
-    with pytest.raises(ConfigError, match="--hours must be more than 0, got 0"):
+    with pytest.raises(UsageError, match="--hours must be more than 0, got 0"):
         table2.Clock(hours=0)
 
 
@@ -319,7 +324,7 @@ def test_prices_are_given_by_device() -> None:
         ("A100=nan", "device=price"),
         ("Z80=1", "no device 'Z80'"),
     ):
-        with pytest.raises(ConfigError, match=words):
+        with pytest.raises(UsageError, match=words):
             table2.parse_prices([wrong])
 
 
@@ -343,7 +348,7 @@ def test_a_preset_has_its_own_decay() -> None:
 
 @pytest.mark.parametrize("wrong", ["512", "512:", "0:10", "a:b", "512:-1"])
 def test_a_pair_that_is_none_is_refused(wrong: str) -> None:
-    with pytest.raises(ConfigError, match="--pair takes d_model:warmup"):
+    with pytest.raises(UsageError, match="--pair takes d_model:warmup"):
         schedule.curve_of_pair(wrong)
 
 
@@ -376,7 +381,7 @@ def test_a_position_is_most_like_itself() -> None:
 
 @pytest.mark.parametrize(("length", "d_model", "words"), [(100, 15, "must be even"), (4, 16, "at least 8 positions")])
 def test_sizes_that_show_nothing_are_refused(length: int, d_model: int, words: str) -> None:
-    with pytest.raises(ConfigError, match=words):
+    with pytest.raises(UsageError, match=words):
         positions.facts(length, d_model)
 
 
@@ -395,7 +400,7 @@ def run(*arguments: str | Path) -> str:
 def test_pictures_are_written(tmp_path: Path, options: tuple[str, ...]) -> None:
     run(*options, "--output", tmp_path / "picture.png")
     assert (tmp_path / "picture.png").read_bytes().startswith(b"\x89PNG")
-    with pytest.raises(ConfigError, match=r"must end in \.png"):
+    with pytest.raises(UsageError, match=r"must end in \.png"):
         run(*options, "--output", tmp_path / "picture.pdf")
 
 
@@ -419,7 +424,7 @@ def test_tables_are_plain_where_nobody_looks() -> None:
 
 
 def test_training_options_need_a_corpus() -> None:
-    with pytest.raises(ConfigError, match="need --corpus"):
+    with pytest.raises(UsageError, match="need --corpus"):
         run("table3", "--minutes", "3")
 
 

@@ -8,20 +8,21 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from multihead import plan
-from multihead.cli import app
-from multihead.config import ModelConfig, UserError
-from multihead.cost import GPUS, counted_flops
+from multihead.cli.app import app
+from multihead.config.schema import ModelConfig
+from multihead.errors import UserError
+from multihead.hardware.flops import GPUS, counted_flops
+from multihead.runs.estimate import Estimate, _about_how_many, _warnings, estimate_run
 from tests.conftest import QUICK, copy_or_reverse, write_pairs
 
 
 @pytest.fixture(scope="module")
-def made(toy_text: tuple[Path, Path]) -> plan.Plan:
+def made(toy_text: tuple[Path, Path]) -> Estimate:
     settings = {**QUICK, "model.vocab_size": 4000}
-    return plan.plan(toy_text, "base", settings, toy_text[0].parent, steps=2)
+    return estimate_run(toy_text, "base", settings, toy_text[0].parent, steps=2)
 
 
-def test_a_plan_is_made_of_measured_steps(made: plan.Plan) -> None:
+def test_a_plan_is_made_of_measured_steps(made: Estimate) -> None:
     assert made.pairs == 120
     assert made.hours == pytest.approx(24 * made.seconds_a_step / 3600)
     assert made.memory_mb > 50
@@ -30,14 +31,14 @@ def test_a_plan_is_made_of_measured_steps(made: plan.Plan) -> None:
     assert "24 steps" in made.as_text()
 
 
-def test_a_plan_counts_both_readings_of_r_drop(made: plan.Plan, toy_text: tuple[Path, Path]) -> None:
+def test_a_plan_counts_both_readings_of_r_drop(made: Estimate, toy_text: tuple[Path, Path]) -> None:
     settings = {**QUICK, "model.vocab_size": 4000, "train.r_drop": 3}
-    twice = plan.plan(toy_text, "base", settings, toy_text[0].parent, steps=2)
+    twice = estimate_run(toy_text, "base", settings, toy_text[0].parent, steps=2)
     assert twice.gpu_hours["A100"]["1"] == pytest.approx(2 * made.gpu_hours["A100"]["1"])
 
 
-def test_a_run_that_cannot_end_is_warned_of(made: plan.Plan, tmp_path: Path) -> None:
-    endless = plan._warnings(replace(made, hours=24 * 400, disk_mb=1e12), tmp_path / "not" / "there")
+def test_a_run_that_cannot_end_is_warned_of(made: Estimate, tmp_path: Path) -> None:
+    endless = _warnings(replace(made, hours=24 * 400, disk_mb=1e12), tmp_path / "not" / "there")
     assert endless[0].startswith("this run takes 400 days here: take a smaller --preset")
     assert "MB of disk are needed and" in endless[1]
     assert "warning: this run takes" in replace(made, warnings=endless).as_text()
@@ -56,9 +57,9 @@ def test_the_length_of_a_large_file_is_guessed_from_its_beginning(tmp_path: Path
     lines = write_pairs(tmp_path, copy_or_reverse(60_000, seed=1))[0].read_bytes()
     file = tmp_path / f"large{suffix}"
     file.write_bytes(gzip.compress(lines) if suffix else lines)
-    assert plan._about_how_many(file) == pytest.approx(60_000, rel=0.25)
+    assert _about_how_many(file) == pytest.approx(60_000, rel=0.25)
     with pytest.raises(UserError, match="standard input"):
-        plan._about_how_many(Path("-"))
+        _about_how_many(Path("-"))
 
 
 def test_the_command_prints_json(toy_text: tuple[Path, Path]) -> None:
@@ -76,5 +77,5 @@ def test_a_plan_counts_the_pairs_of_utf16_as_those_of_utf8(tmp_path: Path, name:
     for encoding in ("utf-8", "utf-16"):
         with open_file(tmp_path / name, "wb") as file:
             file.write(text.encode(encoding))
-        counts.append(plan._about_how_many(tmp_path / name))
+        counts.append(_about_how_many(tmp_path / name))
     assert counts[1] == pytest.approx(counts[0], rel=0.05)

@@ -7,10 +7,12 @@ import pytest
 import torch
 from torch import Tensor
 
-from multihead.config import ConfigError, SearchConfig
-from multihead.model import Transformer
-from multihead.search import Hypothesis, _Beams, length_penalty, search
-from multihead.tokenizer import BOS_ID, EOS_ID, PAD_ID, UNK_ID
+from multihead.config.schema import SearchConfig
+from multihead.errors import UsageError
+from multihead.model.transformer import Transformer
+from multihead.text.tokenizer import BOS_ID, EOS_ID, PAD_ID, UNK_ID
+from multihead.translation.engine import Hypothesis, length_penalty
+from multihead.translation.search.beam import BeamSearch, search
 from tests.conftest import tiny_shape
 
 
@@ -130,7 +132,7 @@ def test_what_leaves_the_beam_could_not_have_won(monkeypatch: pytest.MonkeyPatch
     model, source = make(2), sources(*[2 + at % 7 for at in range(500)])
     config = SearchConfig(beam=4, max_extra=6, n_best=n_best)
     pruned = search([model], source, config)
-    monkeypatch.setattr(_Beams, "_hopeful", lambda _, values: values.isfinite())  # nobody is without hope
+    monkeypatch.setattr(BeamSearch, "_hopeful", lambda _, values: values.isfinite())  # nobody is without hope
     for one, other in zip(pruned, search([model], source, config), strict=True):
         assert one.best(n_best) == other.best(n_best)
 
@@ -218,7 +220,7 @@ def test_a_near_tie_is_marked() -> None:
 
 
 def test_n_best_needs_a_beam_as_wide() -> None:
-    with pytest.raises(ConfigError, match="beam"):
+    with pytest.raises(UsageError, match="beam"):
         SearchConfig(beam=2, n_best=3)
 
 

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from multihead.sentences import cut, join, join_translations, pieces_of, uncut
+from multihead.text.sentences import cut, join, join_translations, pieces_of, uncut
 
 
 @pytest.mark.parametrize(

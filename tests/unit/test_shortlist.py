@@ -6,12 +6,13 @@ import numpy as np
 import pytest
 import torch
 
-from multihead import shortlist
-from multihead.config import SearchConfig
-from multihead.corpus import Shards
-from multihead.search import search
-from multihead.shortlist import Shortlist
-from multihead.tokenizer import EOS_ID
+from multihead.config.schema import SearchConfig
+from multihead.data.shards import Shards
+from multihead.runs import learn_shortlist
+from multihead.runs.learn_shortlist import MAX_LINKS, Size, Vary, _sample, learn_shortlists, shortlist_of
+from multihead.storage.shortlist import Shortlist, load_shortlist
+from multihead.text.tokenizer import EOS_ID
+from multihead.translation.search.beam import search
 from tests.unit.test_search import make, sources
 
 
@@ -46,13 +47,13 @@ def test_the_likeliest_translation_of_a_word_comes_first() -> None:
     assert learned.frequent[0] == 50
 
 
-def learned_from(pairs: Pairs, vary: shortlist.Vary | None = None) -> Shortlist:
-    return shortlist.shortlist_of(shortlist.learn(pairs, vocab_size=60, vary=vary), shortlist.Size(5, 10))
+def learned_from(pairs: Pairs, vary: Vary | None = None) -> Shortlist:
+    return shortlist_of(learn_shortlists(pairs, vocab_size=60, vary=vary), Size(5, 10))
 
 
 def test_a_larger_size_allows_more_words() -> None:
-    lexicons = shortlist.learn(a_dictionary(), vocab_size=60)
-    few, many = (shortlist.shortlist_of(lexicons, size) for size in (shortlist.Size(1, 1), shortlist.Size(4, 8)))
+    lexicons = learn_shortlists(a_dictionary(), vocab_size=60)
+    few, many = (shortlist_of(lexicons, size) for size in (Size(1, 1), Size(4, 8)))
     assert (few.candidates.shape, len(few.frequent)) == ((60, 1), 1)
     assert (many.candidates.shape, len(many.frequent)) == ((60, 4), 8)
     assert torch.equal(many.candidates[:, :1], few.candidates)
@@ -76,8 +77,8 @@ def test_words_of_another_form_have_candidates_too() -> None:
 def test_of_a_large_corpus_a_part_is_enough_if_every_word_is_in_it(monkeypatch: pytest.MonkeyPatch) -> None:
     pairs = a_dictionary()
     pairs._pairs += Pairs([([21, 10], [41, 30, 50]), ([21, 11], [41, 31, 50])])._pairs
-    monkeypatch.setattr(shortlist, "MOST_LINKS", 2000)
-    assert len(shortlist._sample(pairs, 60, shortlist.MOST_LINKS)) < 150
+    monkeypatch.setattr(learn_shortlist, "MAX_LINKS", 2000)
+    assert len(_sample(pairs, 60, MAX_LINKS)) < 150
     learned = learned_from(pairs)
     assert learned.candidates[10:20, 0].tolist() == list(range(30, 40))
     assert 41 in learned.candidates[21].tolist()
@@ -118,9 +119,9 @@ def test_only_words_of_the_list_are_said() -> None:
 
 
 def test_a_shortlist_is_saved_and_loaded(tmp_path: Path) -> None:
-    assert shortlist.load(tmp_path) is None
+    assert load_shortlist(tmp_path) is None
     a_shortlist().save(tmp_path)
-    loaded = shortlist.load(tmp_path)
+    loaded = load_shortlist(tmp_path)
     assert loaded is not None
     assert torch.equal(loaded.candidates, a_shortlist().candidates)
     assert torch.equal(loaded.frequent, a_shortlist().frequent)

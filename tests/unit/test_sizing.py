@@ -5,12 +5,17 @@ from pathlib import Path
 
 import pytest
 
-from multihead import corpus, presets, sizing
-from multihead.config import RunConfig, configure
-from multihead.cost import counted_flops
-from multihead.request import Request
-from multihead.run import train
-from multihead.sizing import Budget, Speed, fitting_preset
+from multihead.config import presets
+from multihead.config.resolve import configure
+from multihead.config.schema import RunConfig
+from multihead.data.parallel_text import from_files
+from multihead.data.prepare import prepare
+from multihead.data.shards import read_summary
+from multihead.hardware.flops import counted_flops
+from multihead.runs import sizing
+from multihead.runs.request import TrainingRequest
+from multihead.runs.sizing import Speed, TimeBudget, fitting_preset
+from multihead.runs.train import train
 from tests.conftest import QUICK, copy_or_reverse, write_pairs
 
 TWO_CORES = {"tiny": 0.38, "small": 0.45, "base": 0.73, "thorough": 0.45}  # of 415 GFLOPS, as docs/benchmarks.md has it
@@ -29,7 +34,7 @@ def speed(name: str, times: float = 1.0) -> Speed:
 
 
 def chosen(n_tokens: int, minutes: float, times: float = 1.0, steps: int | None = None) -> str:
-    budget = Budget(target_tokens=n_tokens, seconds=60 * minutes, steps=steps)
+    budget = TimeBudget(target_tokens=n_tokens, seconds=60 * minutes, steps=steps)
     return fitting_preset(budget, shape, lambda name: speed(name, times)).preset
 
 
@@ -55,13 +60,13 @@ def test_a_little_more_text_does_not_make_a_run_jump_to_a_model_that_it_cannot_t
     """At 600,000 pairs the base model used to be taken, whatever the time."""
     for n_tokens in range(1_000_000, 40_000_000, 1_000_000):
         preset = chosen(n_tokens, minutes)
-        tokens = Budget(target_tokens=n_tokens, seconds=60 * minutes).tokens(speed(preset))
+        tokens = TimeBudget(target_tokens=n_tokens, seconds=60 * minutes).tokens(speed(preset))
         assert preset == "tiny" or tokens / speed(preset).tokens_a_step >= 3 * shape(preset).train.warmup
 
 
 def test_a_small_text_gets_the_thorough_preset_once_the_user_gives_it_time() -> None:
     assert [chosen(400_000, minutes) for minutes in (5, 60, 600)] == ["tiny", "thorough", "thorough"]
-    untimed = Budget(target_tokens=400_000, seconds=86_400, is_set=False)
+    untimed = TimeBudget(target_tokens=400_000, seconds=86_400, is_set=False)
     assert fitting_preset(untimed, shape, speed).preset == "tiny"
 
 
@@ -80,19 +85,19 @@ def test_what_is_plainly_too_large_is_not_timed() -> None:
         timed.append(name)
         return speed(name)
 
-    fitting_preset(Budget(target_tokens=20_000_000, seconds=60), shape, timing)
+    fitting_preset(TimeBudget(target_tokens=20_000_000, seconds=60), shape, timing)
     assert timed == ["tiny"]
 
 
 @pytest.fixture
 def prepared(tmp_path: Path) -> Path:
     source, target = write_pairs(tmp_path, copy_or_reverse(200, seed=1))
-    corpus.prepare(corpus.from_files(source, target), tmp_path / "data", configure().data, 280)
+    prepare(from_files(source, target), tmp_path / "data", configure().data, 280)
     return tmp_path / "data"
 
 
 def test_speed_is_that_of_real_steps_on_the_text(prepared: Path) -> None:
-    quick = configure(QUICK, {"model.vocab_size": corpus.read_summary(prepared).vocab_size})
+    quick = configure(QUICK, {"model.vocab_size": read_summary(prepared).vocab_size})
     one, two = (sizing.measured_speed(quick, prepared, n_processes) for n_processes in (1, 2))
     assert one.tokens_a_second > 0
     assert 0 < one.tokens_a_step <= 100
@@ -104,7 +109,7 @@ def test_choice_and_estimated_time_are_printed_before_the_first_step(
 ) -> None:
     source, target = write_pairs(tmp_path, copy_or_reverse(200, seed=1))
     settings = {"train.steps": 120, "train.log_every": 20, "train.validate_every": 1000, "model.vocab_size": 280}
-    train(Request(output=tmp_path / "run", source=source, target=target, settings=settings))
+    train(TrainingRequest(output=tmp_path / "run", source=source, target=target, settings=settings))
     shown = " ".join(capsys.readouterr().err.split())
     order = [shown.index(part) for part in ("Using preset tiny for 1", "Estimated training time: ", "step 20")]
     assert all(one < other for one, other in itertools.pairwise(order))

@@ -77,6 +77,6 @@ def test_the_table_and_the_picture_are_written(tmp_path: Path) -> None:
     ]
     table1.write_picture(found, tmp_path / "table1.png")
     assert (tmp_path / "table1.png").read_bytes().startswith(b"\x89PNG")
-    text = table1.table_for_people(found).as_text()
+    text = table1.to_table(found).as_text()
     assert "self-attention, restricted" in text
     assert "O(log_k(n))" in text

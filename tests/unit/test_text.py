@@ -9,18 +9,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from multihead.config import DataConfig, UserError
-from multihead.text import (
-    MAX_BYTES,
-    RawPair,
-    Report,
-    file_size,
-    keep,
-    normalize,
-    read_lines,
-    read_pairs,
-    typical_ratio,
-)
+from multihead.config.schema import DataConfig
+from multihead.data.cleaning import CleaningReport, clean_chunk, typical_ratio
+from multihead.data.parallel_text import RawPair, read_pairs
+from multihead.errors import UserError
+from multihead.text.encoding import normalize
+from multihead.text.lines import MAX_LINE_BYTES, file_size, read_lines
 from tests import scripts
 
 
@@ -66,7 +60,7 @@ def test_a_byte_order_mark_is_no_text(tmp_path: Path) -> None:
 
 def test_a_line_of_a_megabyte_is_cut_and_the_next_one_is_whole(tmp_path: Path) -> None:
     first, second = read_lines(write(tmp_path / "a", b"x" * 3_000_000 + b"\nnext\n"))
-    assert (len(first), second) == (MAX_BYTES + 1, b"next")
+    assert (len(first), second) == (MAX_LINE_BYTES + 1, b"next")
 
 
 @pytest.mark.parametrize(("n_source", "n_target"), [(3, 2), (2, 3), (0, 1), (25_000, 24_999)])
@@ -150,10 +144,10 @@ def test_utf8_is_never_taken_for_utf16(tmp_path: Path, language: str) -> None:
 # Cleaning
 
 
-def cleaned(pairs: list[RawPair], **settings: object) -> tuple[list[tuple[str, str]], Report]:
+def cleaned(pairs: list[RawPair], **settings: object) -> tuple[list[tuple[str, str]], CleaningReport]:
     """The pairs that are kept of a corpus in which a side is usually as long as the other."""
-    report = Report()
-    kept = keep(pairs, DataConfig(**settings), typical=1.0)  # type: ignore[arg-type]  # pydantic checks the values
+    report = CleaningReport()
+    kept = clean_chunk(pairs, DataConfig(**settings), typical=1.0)  # type: ignore[arg-type]  # pydantic checks the values
     report.add(kept)
     lines = kept.text.decode().split("\n")[:-1]
     return list(zip(lines[::2], lines[1::2], strict=True)), report
@@ -169,7 +163,7 @@ GOOD: RawPair = (b"A man.", b"Ein Mann.")
         ((b"a\0b", b"ab"), "control"),
         ((b"", b"Ein Mann."), "empty"),
         ((b"A man.", b" \t\r"), "empty"),
-        ((b"x" * (MAX_BYTES + 1), b"Ein Mann."), "too_long"),
+        ((b"x" * (MAX_LINE_BYTES + 1), b"Ein Mann."), "too_long"),
         ((b"No.", b"Das ist eine sehr lange Antwort auf eine kurze Frage."), "ratio"),
         ((b"Berlin", b"Berlin"), "copy"),
     ],
@@ -198,7 +192,7 @@ def encoded(pairs: list[tuple[str, str]]) -> list[RawPair]:
 
 def dropped_for_length(pairs: list[tuple[str, str]]) -> int:
     raw, config = encoded(pairs), DataConfig()
-    return keep(raw, config, typical_ratio(raw, config)).dropped["ratio"]
+    return clean_chunk(raw, config, typical_ratio(raw, config)).dropped["ratio"]
 
 
 @pytest.mark.parametrize("language", scripts.TRANSLATIONS)
@@ -244,7 +238,7 @@ def test_normalization_is_not_nfkc() -> None:
 
 
 def test_a_line_that_grows_too_long_by_normalization_is_dropped() -> None:
-    grows = "\u0958" * (MAX_BYTES // 3)  # a character of 3 bytes, which are 6 in NFC
+    grows = "\u0958" * (MAX_LINE_BYTES // 3)  # a character of 3 bytes, which are 6 in NFC
     assert cleaned(encoded([(grows, grows + ".")]))[1].dropped["too_long"] == 1
     assert cleaned(encoded([(grows, grows[:-1] + ".")]), unicode="none")[1].kept == 1
 

@@ -7,8 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from multihead.config import UserError
-from multihead.tokenizer import BOS_ID, EOS_ID, PAD_ID, SPECIAL_TOKENS, SubwordTokenizer
+from multihead.data.bpe_dropout import BpeDropout
+from multihead.errors import UserError
+from multihead.text.tokenizer import BOS_ID, EOS_ID, PAD_ID, SPECIAL_TOKENS, SubwordTokenizer
 
 TEXTS = [
     "Ein Mann fährt mit dem Fahrrad zum Bahnhof.",
@@ -107,24 +108,24 @@ def test_a_vocabulary_smaller_than_the_bytes_is_refused_in_words() -> None:
 
 @given(text=st.sampled_from(TEXTS), dropout=st.floats(0.0, 0.9), seed=st.integers(0, 1000))
 def test_bpe_dropout_keeps_the_text(text: str, dropout: float, seed: int) -> None:
-    recut = BPE.resegment(BPE.encode(text), dropout, random.Random(seed))
+    recut = BpeDropout(BPE)(BPE.encode(text), dropout, random.Random(seed))
     assert BPE.decode(recut) == text
 
 
 def test_bpe_dropout_is_a_function_of_its_generator() -> None:
     ids = BPE.encode(TEXTS[0])
-    cuts = [BPE.resegment(ids, 0.5, random.Random(seed)) for seed in (1, 1, 2)]
+    cuts = [BpeDropout(BPE)(ids, 0.5, random.Random(seed)) for seed in (1, 1, 2)]
     assert cuts[0] == cuts[1] != cuts[2]
 
 
 def test_bpe_dropout_of_0_is_plain_bpe() -> None:
     for text in TEXTS:
-        assert BPE.resegment(BPE.encode(text), 0.0, random.Random(1)) == BPE.encode(text)
+        assert BpeDropout(BPE)(BPE.encode(text), 0.0, random.Random(1)) == BPE.encode(text)
 
 
 def test_bpe_dropout_gives_more_pieces() -> None:
     ids = BPE.encode(" ".join(TEXTS))
-    assert len(BPE.resegment(ids, 0.3, random.Random(1))) > 1.2 * len(ids)
+    assert len(BpeDropout(BPE)(ids, 0.3, random.Random(1))) > 1.2 * len(ids)
 
 
 @pytest.mark.parametrize("content", ["", "{}", "not json", '{"version": "1.0"}'])

@@ -8,26 +8,29 @@ import pytest
 import torch
 from torch import Tensor
 
-from multihead import corpus
-from multihead.batches import Batch
-from multihead.config import Overrides, TrainConfig, configure
-from multihead.devices import pick_precision
-from multihead.loss import smoothed_loss
-from multihead.tokenizer import PAD_ID, SubwordTokenizer
-from multihead.trainer import Meter, Trainer, learning_rate
+from multihead.config.resolve import configure
+from multihead.config.schema import Settings, TrainConfig
+from multihead.data.parallel_text import from_files
+from multihead.data.prepare import prepare
+from multihead.hardware.device import pick_precision
+from multihead.text.tokenizer import PAD_ID, SubwordTokenizer
+from multihead.training.batch import Batch
+from multihead.training.loss import smoothed_loss
+from multihead.training.schedule import learning_rate
+from multihead.training.trainer import RunningTotals, Trainer
 from tests.conftest import QUICK
 
 
 @pytest.fixture(scope="module")
 def prepared(toy_text: tuple[Path, Path], tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("prepared") / "data"
-    corpus.prepare(corpus.from_files(*toy_text), folder, configure(QUICK).data)
+    prepare(from_files(*toy_text), folder, configure(QUICK).data)
     return folder
 
 
 def trainer(data: Path, **settings: object) -> Trainer:
     tokenizer = SubwordTokenizer.load(data / "tokenizer.json")
-    named: Overrides = {name.replace("__", "."): value for name, value in settings.items()}
+    named: Settings = {name.replace("__", "."): value for name, value in settings.items()}
     return Trainer(configure(QUICK, {"model.vocab_size": tokenizer.vocab_size}, named), data, tokenizer)
 
 
@@ -120,7 +123,7 @@ def test_training_follows_the_plain_definition_over_200_steps(prepared: Path) ->
     losses: dict[str, list[float]] = {}
     for name, run in (("fast", fast), ("plain", plain)):
         for _ in range(200):
-            run.meter = Meter()
+            run.meter = RunningTotals()
             run.step()
             losses.setdefault(name, []).append(run.meter.loss / run.meter.n_tokens)
     assert losses["fast"] == pytest.approx(losses["plain"], abs=1e-4)

@@ -13,12 +13,17 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import multihead
-from multihead import ctranslate2_engine, engines, translate
-from multihead.config import ConfigError, ModelSearch, RunConfig, SearchConfig, UserError, configure
-from multihead.model import Transformer
-from multihead.search import Found, Hypothesis
-from multihead.tokenizer import SubwordTokenizer
-from multihead.translate import Input, Translation, Translator, as_line, has_loop, numbers
+from multihead.config.resolve import configure
+from multihead.config.schema import ModelSearch, RunConfig, SearchConfig
+from multihead.errors import UsageError, UserError
+from multihead.model.transformer import Transformer
+from multihead.text import lines
+from multihead.text.lines import TextInput
+from multihead.text.tokenizer import SubwordTokenizer
+from multihead.translation.engine import Hypothesis, SearchResult
+from multihead.translation.engines import ctranslate2_engine, torch_engine
+from multihead.translation.guard import has_loop, numbers
+from multihead.translation.translator import Alternative, Translation, Translator, as_line
 from tests.conftest import copy_or_reverse
 
 TEXTS = ["Ein Mann fährt mit dem Fahrrad zum Bahnhof.", "A man rides his bike to the station, doesn't he?"] * 5
@@ -77,7 +82,7 @@ HOSTILE = [
 def test_hostile_files_keep_their_line_count(tmp_path: Path) -> None:
     content = "\n".join(HOSTILE).encode() + b"\nbroken \xff\xfe utf-8\nlast line without an end"
     (tmp_path / "hostile").write_bytes(content)
-    lines = list(Input(tmp_path / "hostile"))
+    lines = list(TextInput(tmp_path / "hostile"))
     assert len(lines) == len(HOSTILE) + 2
     results = list(RANDOM.stream(lines, SearchConfig(beam=1, max_extra=2)))
     assert len("".join(as_line(one, False) + "\n" for one in results).split("\n")) - 1 == len(lines)
@@ -89,7 +94,7 @@ def test_half_a_surrogate_pair_is_no_reason_to_fail() -> None:
 
 def test_a_missing_file_is_refused_before_anything_is_read(tmp_path: Path) -> None:
     with pytest.raises(UserError, match="there is no file"):
-        Input(tmp_path / "nowhere")
+        TextInput(tmp_path / "nowhere")
 
 
 # The same whatever its neighbours
@@ -107,7 +112,7 @@ def test_a_batch_equals_its_sentences_alone(
     lines = [source for source, _ in copy_or_reverse(64, seed=5)] + odd
     expected = {line: translator.translate(line, beam=beam).text for line in lines}
     for size in (1, 7, 64):
-        monkeypatch.setattr(engines, "BATCH_TOKENS", 33 * size)
+        monkeypatch.setattr(torch_engine, "BATCH_TOKENS", 33 * size)
         monkeypatch.setattr(ctranslate2_engine, "SHORTLIST_BATCH_TOKENS", 33 * size)
         for _ in range(2):
             rng.shuffle(lines)
@@ -219,7 +224,7 @@ def _id_of(piece: str) -> int:
 
 
 def test_a_text_beyond_the_limit_is_cut_with_a_warning(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(translate, "MAX_CHARACTERS", 100)
+    monkeypatch.setattr(lines, "MAX_CHARACTERS", 100)
     result = random_translator(max_length=20).translate("x" * 1_000_000, **FAST)
     assert result.warnings[0] == "cut: the text has 1,000,000 characters; the first 100 were read"
 
@@ -251,13 +256,13 @@ def scripted(monkeypatch: pytest.MonkeyPatch, first: str, again: str) -> list[Se
     """A search that says `first`, and `again` when it is asked again."""
     asked: list[SearchConfig] = []
 
-    def say(_: object, source: torch.Tensor, config: SearchConfig, **more: object) -> list[Found]:
+    def say(_: object, source: torch.Tensor, config: SearchConfig, **more: object) -> list[SearchResult]:
         asked.append(config)
         text = first if len(asked) == 1 else again
         one = Hypothesis(tokens=TOKENIZER.encode(text) if text else [], log_prob=-1.0, score=-1.0)
-        return [Found(ended=[one]) for _ in source]
+        return [SearchResult(ended=[one]) for _ in source]
 
-    monkeypatch.setattr(engines, "search", say)
+    monkeypatch.setattr("multihead.translation.engines.torch_engine.search", say)
     return asked
 
 
@@ -379,7 +384,7 @@ def test_attention_has_every_layer_and_head(trained: Path) -> None:
 
 
 def test_lines_with_alternatives_are_separated_by_tabs() -> None:
-    one = Translation(text="a\tb", alternatives=[translate.Alternative(text="c", score=-1.0)])
+    one = Translation(text="a\tb", alternatives=[Alternative(text="c", score=-1.0)])
     assert as_line(one, as_json=False) == "a b\tc"
     assert as_line(Translation(text="a\tb"), as_json=False) == "a\tb"
 
@@ -395,7 +400,7 @@ def test_models_that_vote_need_one_vocabulary(trained: Path, tmp_path: Path) -> 
 
 
 def test_a_mistyped_option_is_refused_by_name() -> None:
-    with pytest.raises(ConfigError, match="beems"):
+    with pytest.raises(UsageError, match="beems"):
         RANDOM.translate("text", beems=4)
 
 

@@ -6,12 +6,15 @@ from pathlib import Path
 import pytest
 import torch
 
-from multihead import run, translate
-from multihead.config import ConfigError, UserError, configure
-from multihead.request import Request
-from multihead.tokenizer import EOS_ID, PLACE, SubwordTokenizer
-from multihead.trees import depths_and_distances, encode, heads_of, words_of
-from multihead.variants import build_model
+from multihead.config.resolve import configure
+from multihead.errors import UsageError, UserError
+from multihead.model.build import build_model
+from multihead.model.variants.tree import depths_and_distances
+from multihead.runs.request import TrainingRequest
+from multihead.runs.train import train
+from multihead.text.dependency_trees import encode_tree, parse_heads, strip_tree
+from multihead.text.tokenizer import EOS_ID, PLACE, SubwordTokenizer
+from multihead.translation.translator import load
 from tests.conftest import tiny_shape
 
 LINE = "A man rides a bike .\t2 3 0 5 3 3"
@@ -24,9 +27,9 @@ def tokenizer() -> SubwordTokenizer:
 
 
 def test_a_line_is_words_and_heads() -> None:
-    assert words_of(LINE) == "A man rides a bike ."
-    assert heads_of(LINE) == [2, 3, 0, 5, 3, 3]
-    assert heads_of("A man") == []
+    assert strip_tree(LINE) == "A man rides a bike ."
+    assert parse_heads(LINE) == [2, 3, 0, 5, 3, 3]
+    assert parse_heads("A man") == []
 
 
 @pytest.mark.parametrize(
@@ -42,11 +45,11 @@ def test_a_line_is_words_and_heads() -> None:
 )
 def test_what_is_no_tree_is_refused_in_words(line: str, complaint: str) -> None:
     with pytest.raises(UserError, match=complaint):
-        heads_of(line)
+        parse_heads(line)
 
 
 def test_pieces_hang_from_the_first_of_their_word_and_words_from_their_heads(tokenizer: SubwordTokenizer) -> None:
-    (tokens,) = encode(tokenizer, ["A bikes rides .\t2 3 0 3"])
+    (tokens,) = encode_tree(tokenizer, ["A bikes rides .\t2 3 0 3"])
     assert tokenizer.tokens(tokens) == ["ĠA", "Ġbike", "s", "Ġrides", "Ġ."]
     assert [token // PLACE - 1 for token in tokens] == [1, 3, 1, -1, 3]
     assert tokenizer.decode(tokens) == "A bikes rides ."
@@ -54,7 +57,7 @@ def test_pieces_hang_from_the_first_of_their_word_and_words_from_their_heads(tok
 
 def test_depth_and_distance_are_those_of_the_tree(tokenizer: SubwordTokenizer) -> None:
     """By walking up from both words until the ways meet."""
-    (tokens,) = encode(tokenizer, [LINE])
+    (tokens,) = encode_tree(tokenizer, [LINE])
     words = [piece[1:] for piece in tokenizer.tokens(tokens)]
     assert words == list(PARENTS), "every word is one piece"
     depths, distances = depths_and_distances(torch.tensor([[*tokens, EOS_ID, 0, 0]]))
@@ -77,7 +80,7 @@ def test_another_tree_is_another_model_input(tokenizer: SubwordTokenizer) -> Non
     with torch.inference_mode():
         outputs = [
             model(torch.tensor([[*tokens, EOS_ID]]), target)
-            for tokens in encode(tokenizer, [LINE, "A man rides a bike .\t3 1 0 5 3 3", "A man rides a bike ."])
+            for tokens in encode_tree(tokenizer, [LINE, "A man rides a bike .\t3 1 0 5 3 3", "A man rides a bike ."])
         ]
     assert not torch.allclose(outputs[0], outputs[1])
     assert not torch.allclose(outputs[0], outputs[2])
@@ -86,18 +89,18 @@ def test_another_tree_is_another_model_input(tokenizer: SubwordTokenizer) -> Non
 def test_padding_changes_nothing(tokenizer: SubwordTokenizer) -> None:
     torch.manual_seed(1)
     model = build_model(tiny_shape(positions="tree", vocab_size=300)).double().eval()
-    (tokens,) = encode(tokenizer, [LINE])
+    (tokens,) = encode_tree(tokenizer, [LINE])
     alone = model(torch.tensor([[*tokens, EOS_ID]]), torch.tensor([[2, 7]]))
     padded = model(torch.tensor([[*tokens, EOS_ID, 0, 0, 0]]), torch.tensor([[2, 7]]))
     torch.testing.assert_close(alone, padded, atol=1e-10, rtol=0)
 
 
 def test_both_settings_go_together() -> None:
-    with pytest.raises(ConfigError, match="go together"):
+    with pytest.raises(UsageError, match="go together"):
         configure({"model.positions": "tree"})
-    with pytest.raises(ConfigError, match="go together"):
+    with pytest.raises(UsageError, match="go together"):
         configure({"data.tree": "true"})
-    with pytest.raises(ConfigError, match=r"data\.haste"):
+    with pytest.raises(UsageError, match=r"data\.haste"):
         configure({"model.positions": "tree", "data.tree": True, "data.haste": 0.1})
 
 
@@ -114,11 +117,11 @@ def test_a_model_is_trained_on_trees_and_translates_with_them(tmp_path: Path) ->
     settings: dict[str, object] = {"model.positions": "tree", "data.tree": True, "data.max_ratio": 20.0}
     settings |= {"model.vocab_size": 276, "model.encoder_layers": 1, "model.decoder_layers": 1, "model.d_model": 32}
     settings |= {"train.steps": 150, "train.bleu_sentences": 0, "train.lr_scale": 0.5, "data.batch_tokens": 300}
-    request = Request(
+    request = TrainingRequest(
         output=tmp_path / "run", source=tmp_path / "a.en", target=tmp_path / "a.de", preset="tiny", settings=settings
     )
-    run.train(request)
-    translator = translate.load(tmp_path / "run")
+    train(request)
+    translator = load(tmp_path / "run")
     assert translator.translate("c f\t0 1").text == "C"
     assert translator.translate("c f\t2 0").text == "F"
     assert translator.translate("c f\t2 0").source_tokens == ["Ġc", "Ġf"]

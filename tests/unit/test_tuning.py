@@ -5,13 +5,13 @@ from pathlib import Path
 import pytest
 import torch
 
-from multihead import checkpoint, tuning
-from multihead.config import BEAM, TrainConfig
-from multihead.model import Transformer
-from multihead.search import Found, Hypothesis
-from multihead.shortlist import Shortlist
-from multihead.tokenizer import EOS_ID, SubwordTokenizer
-from multihead.tuning import Tuner, ValidationText
+from multihead.config.schema import BEAM, TrainConfig
+from multihead.model.transformer import Transformer
+from multihead.model.weights import load_model
+from multihead.runs.tuning import Tuner, ValidationText, _best
+from multihead.storage.shortlist import Shortlist
+from multihead.text.tokenizer import EOS_ID, SubwordTokenizer
+from multihead.translation.engine import Hypothesis, SearchResult
 from tests.conftest import copy_or_reverse
 
 Loaded = tuple[Transformer, SubwordTokenizer]
@@ -19,7 +19,7 @@ Loaded = tuple[Transformer, SubwordTokenizer]
 
 @pytest.fixture
 def loaded(trained: Path) -> Loaded:
-    return checkpoint.load_model(trained)[:2]
+    return load_model(trained)[:2]
 
 
 def validation_text(tokenizer: SubwordTokenizer, pairs: list[tuple[str, str]]) -> ValidationText:
@@ -27,10 +27,10 @@ def validation_text(tokenizer: SubwordTokenizer, pairs: list[tuple[str, str]]) -
     return ValidationText([tokenizer.encode(one) for one in sources], list(sources), list(references), "", "")
 
 
-def short_or_long(tokenizer: SubwordTokenizer, short: str, long: str) -> Found:
+def short_or_long(tokenizer: SubwordTokenizer, short: str, long: str) -> SearchResult:
     """Two hypotheses: the shorter one is likelier, the longer one likelier a token."""
     texts = ((short, -3.0), (long, -3.6))
-    return Found(ended=[Hypothesis(tokens=tokenizer.encode(text), log_prob=p, score=p) for text, p in texts])
+    return SearchResult(ended=[Hypothesis(tokens=tokenizer.encode(text), log_prob=p, score=p) for text, p in texts])
 
 
 def test_the_penalty_is_the_one_whose_translations_score_best(loaded: Loaded, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -79,6 +79,6 @@ def test_a_model_of_several_sentences_a_line_is_not_split(loaded: Loaded, lines:
 
 def test_hypotheses_are_ranked_as_the_search_ranks_them(loaded: Loaded) -> None:
     one = short_or_long(loaded[1], "a b c d e f", "a b c d e f g h i")
-    assert tuning._best(one, 0.0) == one.ended[0].tokens
-    assert tuning._best(one, 1.5) == one.ended[1].tokens
+    assert _best(one, 0.0) == one.ended[0].tokens
+    assert _best(one, 1.5) == one.ended[1].tokens
     assert len(one.ended) <= BEAM

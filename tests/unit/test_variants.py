@@ -6,20 +6,15 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from multihead.attention import record
-from multihead.config import ConfigError, ModelConfig
-from multihead.model import DecoderLayer, MultiHeadAttention, ScaledDotProduct, Transformer
-from multihead.variants import (
-    MIXERS,
-    Additive,
-    Convolution,
-    DotProduct,
-    Linformer,
-    Recurrent,
-    RelativeScore,
-    SparseAttention,
-    build_model,
-)
+from multihead.config.schema import ModelConfig
+from multihead.errors import UsageError
+from multihead.inspection.record import record
+from multihead.model.build import MIXERS, build_model
+from multihead.model.transformer import DecoderLayer, MultiHeadAttention, ScaledDotProduct, Transformer
+from multihead.model.variants.convolution import Convolution
+from multihead.model.variants.efficient_attention import Linformer, SparseAttention
+from multihead.model.variants.recurrent import Recurrent
+from multihead.model.variants.scores import Additive, DotProduct, RelativeScore
 from tests.conftest import tiny_shape
 
 IN_ENCODER = sorted(MIXERS)
@@ -322,13 +317,13 @@ def test_what_is_looked_at_is_what_was_used() -> None:
 
 @pytest.mark.parametrize(("mixer", "name"), [("linformer", "Linformer"), ("bigbird", "BigBird")])
 def test_what_sees_all_is_refused_in_the_decoder(mixer: str, name: str) -> None:
-    with pytest.raises(ConfigError, match=f"decoder_mixer={mixer}: {name} lets a place see what follows it"):
+    with pytest.raises(UsageError, match=f"decoder_mixer={mixer}: {name} lets a place see what follows it"):
         shape(decoder_mixer=mixer)
 
 
 @pytest.mark.parametrize("others", [{"score": "dot"}, {"encoder_mixer": "local"}, {"decoder_mixer": "lstm"}])
 def test_relative_positions_need_full_scaled_attention(others: dict[str, object]) -> None:
-    with pytest.raises(ConfigError, match="positions=relative"):
+    with pytest.raises(UsageError, match="positions=relative"):
         shape(positions="relative", **others)
 
 

@@ -1,0 +1,240 @@
+"""`multihead bench train`: our tokens a second, beside a plain torch.nn.Transformer loop and the machine's limit.
+
+Both train on the same batches. Each is measured in a process of its own. Where the hardware has bfloat16 we train in
+it, and are measured in float32 too, in which the plain loop is.
+"""
+
+import tempfile
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from itertools import islice
+from pathlib import Path
+
+import numpy as np
+import torch
+
+from multihead.bench.plain_transformer import PlainTransformer
+from multihead.concurrency import run_in_subprocess
+from multihead.config.presets import preset
+from multihead.config.resolve import configure
+from multihead.config.schema import ModelConfig, RunConfig
+from multihead.data.epochs import Cursor
+from multihead.data.shards import Shards, ShardWriter, read_summary
+from multihead.hardware.device import matmul_flops, pick_device, precision_name
+from multihead.hardware.flops import training_flops
+from multihead.hardware.memory import keep_freed_memory, peak_memory_mb
+from multihead.text.tokenizer import PAD_ID, SubwordTokenizer
+from multihead.training.batch import Batch, stream_batches
+from multihead.training.trainer import Trainer
+
+WARM_UP = 4  # steps that are not timed
+TYPICAL = 14  # tokens of a sentence where there is no text: what Multi30k has
+N_SYNTHETIC = 400_000  # tokens of a side where there is no text
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Speed:
+    """What one program reached."""
+
+    precision: str  # of its large products
+    tokens_per_second: float  # real target tokens, the end symbol counted
+    gflops: float  # of the model's matrix products
+    matmul_gflops: float  # what this machine can do in the same precision, measured in the same process
+    peak_memory_mb: float
+
+    @property
+    def share_of_peak(self) -> float:
+        return self.gflops / self.matmul_gflops
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Work:
+    """What is trained, and on what."""
+
+    config: RunConfig
+    data: Path  # a prepared corpus, or one that `synthetic` wrote
+    steps: int
+
+    def in_float32(self) -> "Work":
+        return replace(self, config=configure({"train.precision": "float32"}, start=self.config))
+
+    def batches(self, most: int, first: Cursor) -> list[Batch]:
+        """Some batches from a place on, the same for all; read before the clock runs."""
+        config = self.config
+        coming = stream_batches(Shards(self.data, "train"), config.data.batch_tokens, config.train.seed, first)
+        return [batch for batch, _ in islice(coming, most)]
+
+
+# Ours
+
+
+def measure_ours(work: Work) -> Speed:
+    trainer = Trainer(work.config, work.data, _any_tokenizer())
+    for _ in range(WARM_UP):
+        trainer.step()
+    coming = work.batches(work.steps, trainer.state.cursor)
+    return _timed(work, coming, lambda _: trainer.step(), trainer.precision)
+
+
+def measure_plain(work: Work, our_allocator: bool = False) -> Speed:
+    """The loop that a careful user of PyTorch writes: batches of like length, fused Adam, only real logits."""
+    if our_allocator:
+        keep_freed_memory()
+    device = pick_device()
+    torch.manual_seed(1)
+    model = PlainTransformer(work.config.model).to(device).train()
+    optimizer = torch.optim.Adam(model.parameters(), lr=1e-4, betas=(0.9, 0.98), eps=1e-9, fused=True)
+
+    def step(batch: Batch) -> None:
+        loss = model(batch.source, batch.target_in, batch.target_out)
+        optimizer.zero_grad(set_to_none=True)
+        loss.backward()
+        optimizer.step()
+
+    for batch in work.batches(WARM_UP, Cursor()):
+        step(batch.to(device))
+    coming = work.batches(work.steps, Cursor(batch=WARM_UP))
+    return _timed(work, coming, lambda batch: step(batch.to(device)), torch.float32)
+
+
+def _timed(work: Work, batches: list[Batch], step: Callable[[Batch], None], precision: torch.dtype) -> Speed:
+    began = time.perf_counter()
+    for batch in batches:
+        step(batch)
+    if torch.cuda.is_available():
+        torch.cuda.synchronize()
+    seconds = time.perf_counter() - began
+    memory = peak_memory_mb()
+    return Speed(
+        precision=precision_name(precision),
+        tokens_per_second=sum(batch.n_tokens for batch in batches) / seconds,
+        gflops=sum(batch_flops(work.config.model, batch) for batch in batches) / seconds / 1e9,
+        matmul_gflops=matmul_flops(pick_device(), precision, seconds=2.0) / 1e9,
+        peak_memory_mb=memory,
+    )
+
+
+def batch_flops(model: ModelConfig, batch: Batch) -> float:
+    """Operations of one forward and backward pass over the real tokens."""
+    source, target = ((ids != PAD_ID).sum(dim=1).double().numpy() for ids in (batch.source, batch.target_out))
+    return training_flops(model, source, target)
+
+
+# The report
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TrainingReport:
+    """Three programs on the same batches."""
+
+    preset: str
+    work: Work
+    ours: Speed
+    ours_float32: Speed  # the same one, unless the hardware has bfloat16
+    plain: Speed
+    plain_our_allocator: Speed
+
+    def figures(self) -> dict[str, object]:
+        ours, single, plain, helped = self.ours, self.ours_float32, self.plain, self.plain_our_allocator
+        return {
+            "preset": self.preset,
+            "vocab_size": self.work.config.model.vocab_size,
+            "batch_tokens": self.work.config.data.batch_tokens,
+            "steps": self.work.steps,
+            "threads": torch.get_num_threads(),
+            "tokens_per_second": round(ours.tokens_per_second, 1),
+            "plain_torch_tokens_per_second": round(plain.tokens_per_second, 1),
+            "ratio": round(ours.tokens_per_second / plain.tokens_per_second, 3),
+            "plain_torch_our_allocator_tokens_per_second": round(helped.tokens_per_second, 1),
+            "ratio_our_allocator": round(ours.tokens_per_second / helped.tokens_per_second, 3),
+            "precision": ours.precision,
+            "float32_tokens_per_second": round(single.tokens_per_second, 1),
+            "ratio_float32": round(single.tokens_per_second / plain.tokens_per_second, 3),
+            "ratio_float32_our_allocator": round(single.tokens_per_second / helped.tokens_per_second, 3),
+            "matmul_gflops": round(ours.matmul_gflops, 1),
+            "share_of_peak": round(ours.share_of_peak, 3),
+            "plain_torch_share_of_peak": round(plain.share_of_peak, 3),
+            "peak_memory_mb": round(ours.peak_memory_mb),
+            "plain_torch_peak_memory_mb": round(plain.peak_memory_mb),
+        }
+
+    def as_text(self) -> str:
+        ours = {speed.precision: speed for speed in (self.ours, self.ours_float32)}
+        rows = [(f"ours, {precision}", speed) for precision, speed in ours.items()]
+        rows += [("plain torch loop", self.plain), ("with our allocator", self.plain_our_allocator)]
+        lines = [f"{'':20} {'tokens/s':>9} {'of peak':>8} {'memory':>9}"]
+        for name, speed in rows:
+            lines.append(
+                f"{name:20} {speed.tokens_per_second:9,.0f} {speed.share_of_peak:8.2f} {speed.peak_memory_mb:6,.0f} MB"
+            )
+        for precision, speed in ours.items():
+            plain, helped = (
+                speed.tokens_per_second / other.tokens_per_second for other in (self.plain, self.plain_our_allocator)
+            )
+            lines.append(f"in {precision} {plain:.2f} times the plain loop, {helped:.2f} with our allocator")
+        return "\n".join(lines)
+
+
+def bench_training(
+    preset_name: str, data: Path | None, steps: int, batch_tokens: int, vocab_size: int | None
+) -> TrainingReport:
+    """Measure a preset on a prepared corpus, or on random sentences as long as those of Multi30k."""
+    with tempfile.TemporaryDirectory() as folder:
+        known = read_summary(data).vocab_size if data else 8000
+        settings = {"model.vocab_size": vocab_size or known, "data.batch_tokens": batch_tokens}
+        config = configure(preset(preset_name), settings)
+        work = Work(config=config, data=data or synthetic(Path(folder), config.model.vocab_size), steps=steps)
+        ours = run_in_subprocess(measure_ours, work)
+        return TrainingReport(
+            preset=preset_name,
+            work=work,
+            ours=ours,
+            ours_float32=ours if ours.precision == "float32" else run_in_subprocess(measure_ours, work.in_float32()),
+            plain=run_in_subprocess(measure_plain, work),
+            plain_our_allocator=run_in_subprocess(measure_plain, work, our_allocator=True),
+        )
+
+
+def bench_growth(preset_name: str, steps: int) -> list[dict[str, object]]:
+    """How speed and memory grow with the batch, the vocabulary and the length of sentences."""
+    cases: list[dict[str, int]] = [{"batch_tokens": tokens} for tokens in (1024, 4096, 16384)]
+    cases += [{"vocab_size": size} for size in (2000, 37_000)]
+    cases += [{"length": length} for length in (60, 240)]
+    return [_grown(preset_name, steps, case) for case in cases]
+
+
+def _grown(preset_name: str, steps: int, case: dict[str, int]) -> dict[str, object]:
+    whole = {"batch_tokens": 4096, "vocab_size": 8000, "length": TYPICAL, **case}
+    with tempfile.TemporaryDirectory() as folder:
+        settings = {"model.vocab_size": whole["vocab_size"], "data.batch_tokens": whole["batch_tokens"]}
+        config = configure(preset(preset_name), settings)
+        work = Work(config=config, data=synthetic(Path(folder), whole["vocab_size"], whole["length"]), steps=steps)
+        ours, plain = run_in_subprocess(measure_ours, work), run_in_subprocess(measure_plain, work)
+    return {
+        **whole,
+        "tokens_per_second": round(ours.tokens_per_second, 1),
+        "plain_torch_tokens_per_second": round(plain.tokens_per_second, 1),
+        "ratio": round(ours.tokens_per_second / plain.tokens_per_second, 3),
+        "share_of_peak": round(ours.share_of_peak, 3),
+        "peak_memory_mb": round(ours.peak_memory_mb),
+        "plain_torch_peak_memory_mb": round(plain.peak_memory_mb),
+    }
+
+
+def synthetic(folder: Path, vocab_size: int, length: int = TYPICAL) -> Path:
+    """Random sentences, of both sides about as long; frequent words are frequent, as in text."""
+    rng = np.random.default_rng(1)
+    for split, n_tokens in (("train", max(N_SYNTHETIC, 2000 * length)), ("valid", 10 * length)):
+        writer = ShardWriter(folder, split, vocab_size)
+        for n_source in np.clip(rng.normal(length, length / 3, n_tokens // length), 2, 250).astype(int):
+            n_target = int(np.clip(rng.normal(n_source, 2), 1, 250))
+            words = [np.minimum(rng.zipf(1.3, n) + 3, vocab_size - 1).tolist() for n in (n_source, n_target)]
+            writer.add(*words)
+        writer.flush()
+    return folder
+
+
+def _any_tokenizer() -> SubwordTokenizer:
+    """A trainer has one, and needs it for validation and BPE-dropout only."""
+    return SubwordTokenizer.learn(["a b c"], 300)

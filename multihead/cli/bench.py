@@ -1,0 +1,75 @@
+"""TODO."""
+
+import json
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from multihead.cli.options import Beam, Engine, Json, Model
+from multihead.config.resolve import search_config
+from multihead.config.schema import BEAM, check_engine
+from multihead.console import table_of
+
+bench = typer.Typer(no_args_is_help=True, help="Measure speed, beside the alternative in the same run.")
+
+
+@bench.command("train")
+def bench_train_command(
+    preset_name: Annotated[str, typer.Option("--preset", help="What is trained.")] = "small",
+    data: Annotated[Path | None, typer.Option(help="A prepared corpus; without it, random sentences.")] = None,
+    steps: Annotated[int, typer.Option(min=1, help="Steps that are timed.")] = 20,
+    batch_tokens: Annotated[int, typer.Option(help="Target tokens of a batch.")] = 4096,
+    vocab_size: Annotated[int | None, typer.Option(help="Pieces in the vocabulary.")] = None,
+    growth: Annotated[bool, typer.Option("--growth", help="Also by batch, vocabulary and length.")] = False,
+    as_json: Json = False,
+) -> None:
+    """Training: tokens a second, beside a plain torch.nn.Transformer loop and the machine's matrix-multiply peak."""
+    from multihead.bench.training import bench_growth, bench_training
+
+    report = bench_training(preset_name, data, steps, batch_tokens, vocab_size)
+    grown = bench_growth(preset_name, max(2, steps // 4)) if growth else []
+    if as_json:
+        print(json.dumps({**report.figures(), **({"growth": grown} if growth else {})}, indent=2))
+    else:
+        print("\n\n".join([report.as_text(), *([table_of(grown).as_text()] if growth else [])]))
+
+
+@bench.command("translate")
+def bench_translate_command(
+    model: Model,
+    source: Annotated[Path | None, typer.Option(help="Text to translate; without it, the embedded corpus.")] = None,
+    reference: Annotated[Path | None, typer.Option(help="Its translation by people, to score with.")] = None,
+    beam: Beam = BEAM,
+    sentences: Annotated[int, typer.Option(min=1, help="At most so many.")] = 2000,
+    growth: Annotated[bool, typer.Option("--growth", help="Also by beam and length.")] = False,
+    picture: Annotated[Path | None, typer.Option(help="A picture of speed against BLEU to write, .png.")] = None,
+    as_json: Json = False,
+) -> None:
+    """Translation: sentences a second and BLEU, beside CTranslate2's own best."""
+    from multihead.bench.translation import bench_growth, bench_translation, read_text, write_picture
+
+    text = read_text(source, reference, sentences)
+    report = bench_translation(model, text, search_config(beam=beam))
+    grown = bench_growth(model, text) if growth or picture else []
+    if picture:
+        write_picture(grown, picture)
+    if as_json:
+        print(json.dumps({**report.figures(), **({"growth": grown} if grown else {})}, indent=2))
+    else:
+        print("\n\n".join([report.as_text(), *([table_of(grown).as_text()] if grown else [])]))
+
+
+@bench.command("serve")
+def bench_serve_command(
+    model: Model,
+    seconds: Annotated[float, typer.Option(min=0.1, help="How long each number of clients asks.")] = 10.0,
+    engine: Engine = "auto",
+    as_json: Json = False,
+) -> None:
+    """Serving: requests a second and their times for 1, 8 and 64 clients, merged into batches and one at a time."""
+    check_engine(engine)
+    from multihead.bench.serving import bench_serving
+
+    report = bench_serving(model, engine, seconds)
+    print(json.dumps(report.figures(), indent=2) if as_json else report.as_text())

@@ -1,0 +1,39 @@
+"""TODO."""
+
+from multihead.config.schema import Settings, TrainConfig
+
+FINE_TUNING_RATE = 0.3  # of a new model's
+FINE_TUNING_STEP_DIVISOR = 10  # times
+
+
+def dropout_for(epochs: float, is_small: bool) -> float:
+    """Return the dropout that fits a run of this many epochs; `is_small` if larger models would memorize the text.
+
+    What is seen twice cannot be memorized, and dropout only slows learning down; a small text that is seen dozens of
+    times needs much of it.
+    """
+    for fewer_than, dropout in ((4, 0.0), (8, 0.1), (15, 0.15), (50, 0.2)):
+        if epochs < fewer_than:
+            return dropout
+    return 0.3 if is_small else 0.2
+
+
+def fine_tuning_preset(n_pairs: int) -> str:
+    """Return the preset whose batches and schedule fit fine-tuning on this many pairs."""
+    return "tiny" if n_pairs < 60_000 else "small" if n_pairs < 600_000 else "base"
+
+
+def for_fine_tuning(preset: Settings) -> Settings:
+    """A preset for a model that is trained already.
+
+    At the rate of a new one it would forget what it knows, and it has less to learn.
+    """
+    defaults = TrainConfig()
+    rate, steps = preset.get("train.lr_scale", defaults.lr_scale), preset.get("train.steps", defaults.steps)
+    assert isinstance(rate, float) and isinstance(steps, int)
+    return {**preset, "train.lr_scale": FINE_TUNING_RATE * rate, "train.steps": steps // FINE_TUNING_STEP_DIVISOR}
+
+
+def vocab_size_for(n_pairs: int) -> int:
+    """The vocabulary that fits a corpus of this size when the user names none; a large corpus has the paper's."""
+    return 4000 if n_pairs < 10_000 else 8000 if n_pairs < 200_000 else 16_000 if n_pairs < 2_000_000 else 37_000

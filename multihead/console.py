@@ -1,0 +1,125 @@
+"""What the user sees: lines on stderr, tables, durations, and errors as exit codes."""
+
+import errno
+import math
+import os
+import re
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from functools import partial
+from typing import TYPE_CHECKING, NoReturn
+
+from multihead.errors import UsageError, UserError
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+Log = Callable[[str], None]  # receives one line for the user
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Table:
+    """Cells that are text already, with a line above and lines below."""
+
+    header: list[str]
+    rows: list[list[str]]
+    title: str = ""
+    notes: list[str] = field(default_factory=list)
+
+    def as_text(self) -> str:
+        """Aligned columns, two spaces apart."""
+        lines = [self.header, *self.rows]
+        columns = list(zip(*lines, strict=True))
+        widths = [max(map(len, column)) for column in columns]
+        right = [self._is_numeric(at) for at in range(len(columns))]
+        texts = [
+            "  ".join(
+                f"{cell:>{width}}" if is_right else f"{cell:<{width}}"
+                for cell, width, is_right in zip(line, widths, right, strict=True)
+            ).rstrip()
+            for line in lines
+        ]
+        return "\n".join([*([self.title, ""] if self.title else []), *texts, *self._spaced_notes()])
+
+    def show(self) -> None:
+        """Print to stdout."""
+        if sys.stdout.isatty():
+            self._show_ruled()
+        else:
+            print(self.as_text())
+
+    def _show_ruled(self) -> None:
+        from rich import box
+        from rich.console import Console
+        from rich.markup import escape
+        from rich.table import Table as RuledTable
+
+        ruled = RuledTable(box=box.SIMPLE_HEAD, title=escape(self.title), title_justify="left", title_style="bold")
+        for at, name in enumerate(self.header):
+            ruled.add_column(escape(name), justify="right" if self._is_numeric(at) else "left")
+        for row in self.rows:
+            ruled.add_row(*map(escape, row))
+        console = Console()
+        console.print(ruled)
+        for note in self.notes:
+            console.print(note, style="dim", highlight=False, markup=False)
+
+    def _is_numeric(self, column: int) -> bool:
+        cells = [row[column] for row in self.rows if row[column]]
+        return bool(cells) and all(re.match(r"[-+]?[\d.]", cell) for cell in cells)
+
+    def _spaced_notes(self) -> list[str]:
+        return ["", *self.notes] if self.notes else []
+
+
+def table_of(figures: list[dict[str, object]]) -> Table:
+    """Rows of the same figures."""
+    return Table(header=list(figures[0]), rows=[[str(value) for value in row.values()] for row in figures])
+
+
+def log_to(console: "Console") -> Log:
+    """Return a function that prints a line without highlighting or markup."""
+    return partial(console.print, highlight=False, markup=False, soft_wrap=True)
+
+
+def duration(seconds: float) -> str:
+    minutes = math.ceil(seconds / 60)
+    return f"{minutes} min" if minutes < 120 else f"{minutes / 60:.1f} h"
+
+
+def say(line: str) -> None:
+    print(line, file=sys.stderr)
+
+
+def run_and_report_errors(command: Callable[[], object]) -> None:
+    """Run a command; what the user can mend is said in a sentence, never shown as a traceback."""
+    try:
+        command()
+    except UsageError as error:
+        _fail(str(error), status=2)
+    except UserError as error:
+        _fail(str(error), status=1)
+    except BrokenPipeError:
+        _end_quietly()
+    except SystemExit as error:
+        if isinstance(error.__context__, BrokenPipeError):  # Typer turns it into an exit with status 1
+            _end_quietly()
+        raise
+    except OSError as error:
+        full = error.errno == errno.ENOSPC or "No space left" in str(error)
+        advice = "; the disk is full: free some space and run the same command again" if full else ""
+        _fail(f"cannot read or write a file: {error}{advice}", status=1)
+    except KeyboardInterrupt:
+        _fail("interrupted", status=130)
+
+
+def _end_quietly() -> NoReturn:
+    """Exit as a command that SIGPIPE ends: whatever reads our output, such as `head`, has seen enough."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # or flushing standard output at exit would fail as well
+    sys.exit(141)
+
+
+def _fail(message: str, status: int) -> NoReturn:
+    say(f"multihead: {message}")
+    sys.exit(status)

@@ -1,0 +1,132 @@
+"""TODO."""
+
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from multihead.config.schema import Settings
+from multihead.data.embedded import grammar
+from multihead.errors import UsageError, UserError
+from multihead.storage.files import content_sum
+from multihead.text.lines import file_size, read_lines
+
+Pair = tuple[str, str]
+RawPair = tuple[bytes, bytes]
+
+
+def read_pairs(source: Path, target: Path) -> Iterator[RawPair]:
+    """Line n of one file with line n of the other; files of unequal length are refused when the shorter one ends."""
+    sources, targets = read_lines(source), read_lines(target)
+    n_pairs = 0
+    for line in sources:
+        other = next(targets, None)
+        if other is None:
+            raise _unequal(source, target, n_pairs + 1 + _count(sources), n_pairs)
+        n_pairs += 1
+        yield line, other
+    if n_more := _count(targets):
+        raise _unequal(source, target, n_pairs, n_pairs + n_more)
+
+
+def _unequal(source: Path, target: Path, n_source: int, n_target: int) -> UserError:
+    return UserError(
+        f"{source} has {n_source:,} lines and {target} has {n_target:,}: line n of one must be the translation of "
+        "line n of the other"
+    )
+
+
+def _count(lines: Iterator[bytes]) -> int:
+    return sum(1 for _ in lines)
+
+
+Files = Path | Sequence[Path]  # one corpus, or several
+NON_LANGUAGE_SUFFIXES = {
+    "gz",
+    "xz",
+    "txt",
+    "tsv",
+    "csv",
+    "raw",
+    "src",
+    "tgt",
+    "ref",
+    "tok",
+    "bpe",
+}  # ends of file names
+STANDARD_INPUT = "-"  # cannot be read twice, so nothing but its name identifies it
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ParallelText:
+    """Raw text to prepare; without `valid` a slice of `train` is held out."""
+
+    train: Iterable[RawPair]
+    weight: float = 1.0  # how often its pairs come in an epoch
+    more: Sequence[tuple[Iterable[RawPair], float]] = ()  # further corpora, each with its weight
+    valid: Iterable[RawPair] | None = None
+    sizes: list[int] = field(default_factory=list)  # of the files
+    sums: list[str] = field(default_factory=list)  # of the files, so that a run cannot resume with other text
+    description: str = ""
+
+    def corpora(self) -> list[tuple[Iterable[RawPair], float]]:
+        return [(self.train, self.weight), *self.more]
+
+
+def from_files(
+    source: Files, target: Files, valid: tuple[Path, Path] | None = None, weights: Sequence[float] = ()
+) -> ParallelText:
+    """Files as they are named on the command line; a missing one is refused before anything is read."""
+    sources, targets = as_list(source), as_list(target)
+    if len(sources) != len(targets) or len(weights) not in (0, len(sources)):
+        raise UsageError("every --source needs a --target, and a --weight if any of them has one")
+    if not all(weight > 0 for weight in weights):
+        raise UsageError("a --weight is larger than 0: 3 for pairs that come three times in an epoch")
+    files = [*sources, *targets, *(valid or ())]
+    if [str(file) for file in files].count("-") > 1:
+        raise UserError("standard input (-) can stand for one file, not for two")
+    corpora = zip(map(read_pairs, sources, targets), weights or [1.0] * len(sources), strict=True)
+    (train, weight), *more = corpora
+    return ParallelText(
+        train=train,
+        weight=weight,
+        more=more,
+        valid=read_pairs(*valid) if valid else None,
+        sizes=[file_size(file) for file in files],
+        sums=[_sum(file) for file in files],
+    )
+
+
+def _sum(file: Path) -> str:
+    """Identify a file by its bytes on disk: recompressed, a .gz file is another one."""
+    try:
+        return STANDARD_INPUT if str(file) == STANDARD_INPUT else content_sum(file)
+    except OSError as error:
+        raise UserError(f"cannot read {file}: {error.strerror or error}") from None
+
+
+def as_list(files: Files) -> list[Path]:
+    return [files] if isinstance(files, Path) else list(files)
+
+
+def embedded_text() -> ParallelText:
+    """The corpus that the package makes by itself, for a machine with no data."""
+
+    def raw(pairs: list[Pair]) -> Iterator[RawPair]:
+        return ((source.encode(), target.encode()) for source, target in pairs)
+
+    return ParallelText(
+        train=raw(grammar.sentence_pairs("train")),
+        valid=raw(grammar.sentence_pairs("valid")),
+        description=grammar.DESCRIPTION,
+    )
+
+
+def languages_of(source: Files, target: Files) -> Settings:
+    """What the names of the (first) files say of their languages: a.en.gz is English."""
+    found = [re.search(r"\.([a-z]{2,3})(?:\.gz)?$", as_list(files)[0].name) for files in (source, target)]
+    codes = [match[1] if match and match[1] not in NON_LANGUAGE_SUFFIXES else "" for match in found]
+    return {"data.source_lang": codes[0], "data.target_lang": codes[1]}
+
+
+EMBEDDED_LANGUAGES: Settings = {"data.source_lang": "en", "data.target_lang": "de"}

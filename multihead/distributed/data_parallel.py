@@ -1,0 +1,46 @@
+"""A module trained by several processes: replicated (DDP) or sharded (FSDP).
+
+DDP gives each process the whole model and sums the gradients while they are computed. FSDP gives each process a shard
+of every weight, of its gradient and of its optimizer state; a layer is gathered when it is needed and freed after it.
+"""
+
+import contextlib
+from collections.abc import Iterable, Iterator
+
+from torch import nn
+from torch.nn.parallel import DistributedDataParallel
+
+from multihead.distributed.process_group import ProcessGroup
+
+
+def replicate(module: nn.Module) -> nn.Module:
+    """Return the module wrapped in DDP."""
+    return DistributedDataParallel(module, gradient_as_bucket_view=True)
+
+
+def shard(module: nn.Module, units: Iterable[nn.Module], group: ProcessGroup) -> nn.Module:
+    """Shard a module in place. Each unit is gathered as a whole; what no unit contains belongs to the module itself."""
+    from torch.distributed.device_mesh import init_device_mesh
+    from torch.distributed.fsdp import fully_shard
+
+    mesh = init_device_mesh(next(module.parameters()).device.type, (group.n_ranks,))
+    for unit in units:
+        fully_shard(unit, mesh=mesh)
+    fully_shard(module, mesh=mesh)
+    return module
+
+
+@contextlib.contextmanager
+def no_gradient_sync(module: nn.Module) -> Iterator[None]:
+    """Accumulate gradients locally; the next backward pass outside of this context sums them over all ranks."""
+    if isinstance(module, DistributedDataParallel):
+        with module.no_sync():
+            yield
+    elif (set_sync := getattr(module, "set_requires_gradient_sync", None)) is not None:
+        set_sync(False)
+        try:
+            yield
+        finally:
+            set_sync(True)
+    else:
+        yield

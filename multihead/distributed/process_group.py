@@ -1,0 +1,99 @@
+"""This process among those that torchrun started; every call does nothing when it is alone.
+
+    torchrun --nproc-per-node 2 -m multihead train ...
+
+Small numbers travel on the processors (gloo), gradients where the model is: NCCL on GPUs, gloo on CPUs.
+"""
+
+import contextlib
+import os
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import TypeVar, cast
+
+import torch
+import torch.distributed as dist
+
+from multihead.distributed.heartbeat import Heartbeat, connect
+
+Made = TypeVar("Made")
+
+# Whoever is waited for may be preparing a corpus or validating; who has died or hangs is found by `watch`.
+COLLECTIVE_TIMEOUT = timedelta(days=7)
+
+
+@dataclass(frozen=True, slots=True)
+class ProcessGroup:
+    """Which of the processes this is, and what they do together."""
+
+    rank: int = 0
+    n_ranks: int = 1
+
+    @property
+    def is_first(self) -> bool:
+        """True for the one that validates, and writes logs and files."""
+        return self.rank == 0
+
+    def sum(self, *numbers: float) -> list[float]:
+        """The sum over all ranks of each number."""
+        return self._reduce(numbers, dist.ReduceOp.SUM)
+
+    def max(self, *numbers: float) -> list[float]:
+        """The largest that any rank has of each number."""
+        return self._reduce(numbers, dist.ReduceOp.MAX)
+
+    def _reduce(self, numbers: tuple[float, ...], operation: dist.ReduceOp.RedOpType) -> list[float]:
+        if self.n_ranks == 1:
+            return list(numbers)
+        together = torch.tensor(numbers, dtype=torch.float64)  # counts of tokens are exact
+        dist.all_reduce(together, operation)
+        return cast(list[float], together.tolist())
+
+    def from_first(self, make: Callable[[], Made]) -> Made:
+        """What the first rank makes, on every rank; the others wait for it as long as it takes."""
+        if self.n_ranks == 1:
+            return make()
+        made = [make() if self.is_first else None]
+        dist.broadcast_object_list(made, src=0)
+        return cast(Made, made[0])
+
+
+SINGLE_PROCESS = ProcessGroup()
+
+
+def under_torchrun() -> bool:
+    """Return whether torchrun started this process, alone or with others."""
+    return "WORLD_SIZE" in os.environ
+
+
+@contextlib.contextmanager
+def process_group() -> Iterator[ProcessGroup]:
+    """Join the processes that torchrun started, and leave together with them; without torchrun, rank 0 of 1."""
+    n_ranks = int(os.environ.get("WORLD_SIZE", "1"))
+    if n_ranks == 1:
+        yield SINGLE_PROCESS
+        return
+    rank = int(os.environ["RANK"])
+    if torch.cuda.is_available():
+        torch.cuda.set_device(int(os.environ.get("LOCAL_RANK", "0")))
+    backend = "cpu:gloo,cuda:nccl" if torch.cuda.is_available() else "gloo"
+    store = connect(hosting=rank == 0)
+    dist.init_process_group(backend, store=store, rank=rank, world_size=n_ranks, timeout=COLLECTIVE_TIMEOUT)
+    watch = Heartbeat(rank, n_ranks)
+    try:
+        yield ProcessGroup(rank, n_ranks)
+        dist.barrier()  # the first rank publishes while the others have nothing left to do
+    except BaseException as error:
+        if _is_connection_error(error):
+            watch.wait_for_verdict()
+        watch.tell(str(error) or type(error).__name__)
+        raise
+    watch.stop()
+    dist.destroy_process_group()
+
+
+def _is_connection_error(error: BaseException) -> bool:
+    """Torch has one kind of error for most that can go wrong."""
+    words = ("connection", "gloo", "nccl")
+    return isinstance(error, RuntimeError) and any(word in str(error).lower() for word in words)

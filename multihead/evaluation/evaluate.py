@@ -1,0 +1,77 @@
+"""A model scored on a test set: its translations, their scores, and how fast they came."""
+
+import json
+import time
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+
+from multihead.config.schema import SearchConfig
+from multihead.errors import UserError
+from multihead.evaluation.metrics import Comparison, Score, compare, scores
+from multihead.text.lines import TextInput
+from multihead.translation.translator import load
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EvaluationReport:
+    """What `multihead evaluate` prints."""
+
+    model: str
+    sentences: int
+    sentences_per_second: float
+    scores: list[Score]
+    compared_with: str | None = None
+    comparison: list[Comparison] = field(default_factory=list)
+
+    def as_json(self) -> str:
+        return json.dumps(asdict(self), indent=2, ensure_ascii=False)
+
+    def as_text(self) -> str:
+        lines = [f"{score.name}  {score.value:.2f}  {score.signature}" for score in self.scores]
+        lines.append(f"{self.sentences:,} sentences, {self.sentences_per_second:.1f} a second")
+        for one in self.comparison:
+            verdict = "differ" if one.p_value < 0.05 else "may be equally good"
+            lines.append(
+                f"{one.name}: {self.model} {one.value:.2f}, {self.compared_with} {one.other_value:.2f}, "
+                f"p = {one.p_value:.4f}: they {verdict}"
+            )
+        return "\n".join(lines)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TestSet:
+    """Text, its translation by people, and which scores to take."""
+
+    source: Path
+    reference: Path
+    lowercase_tokenized: bool = False
+
+
+def evaluate(
+    model: str, test: TestSet, search: SearchConfig, other: str | None = None, engine: str = "auto"
+) -> EvaluationReport:
+    """Translate a test set with a model, and maybe with another one, and score what they say."""
+    source, reference = test.source, test.reference
+    sources, references = list(TextInput(source)), list(TextInput(reference))
+    if len(sources) != len(references):
+        raise UserError(f"{source} has {len(sources):,} lines and {reference} has {len(references):,}")
+    hypotheses, seconds, target_lang = _translate(model, sources, search, engine)
+    comparison: list[Comparison] = []
+    if other:
+        others, _, _ = _translate(other, sources, search, engine)
+        comparison = compare(hypotheses, others, references, target_lang)
+    return EvaluationReport(
+        model=model,
+        sentences=len(sources),
+        sentences_per_second=len(sources) / seconds,
+        scores=scores(hypotheses, references, target_lang, test.lowercase_tokenized),
+        compared_with=other,
+        comparison=comparison,
+    )
+
+
+def _translate(model: str, sources: list[str], search: SearchConfig, engine: str) -> tuple[list[str], float, str]:
+    translator = load(model, engine=engine)
+    began = time.perf_counter()
+    hypotheses = [translation.text for translation in translator.stream(sources, search)]
+    return hypotheses, time.perf_counter() - began, translator.config.data.target_lang

@@ -1,0 +1,80 @@
+"""TODO."""
+
+import warnings
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from torch import Tensor
+
+from multihead.inspection.attention_maps import AttentionMaps, alignment_layer
+from multihead.storage.files import atomic_file
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import SubFigure
+    from matplotlib.image import AxesImage
+
+
+# The picture
+
+
+def write_picture(maps: AttentionMaps, path: Path, *, source: str, translation: str, model_name: str) -> None:
+    """Write a PNG: the cross-attention of the layer that aligns best, readable, beside every head at a glance."""
+    from matplotlib.figure import Figure
+
+    n_layers, n_heads, n_target, n_source = maps.cross.shape
+    cell = 0.27  # inches of one token
+    large = max(3.2, cell * n_source), max(3.2, cell * n_target)
+    small = min(1.2, max(0.6, large[1] / n_layers))
+    figure = Figure(figsize=(large[0] + 1.3 + small * n_heads, large[1] + 2.2), layout="constrained", facecolor="white")
+    figure.suptitle(f"{source}\n{translation}", x=0.01, ha="left", fontsize=11, parse_math=False)
+    left, right = figure.subfigures(1, 2, squeeze=False, width_ratios=[large[0] + 1.3, small * n_heads])[0]
+    _draw_labeled(left, maps)
+    _draw_every_head(right, maps.cross)
+    figure.supxlabel(model_name, x=0.99, ha="right", fontsize=7, color="0.5", parse_math=False)
+    with warnings.catch_warnings(), atomic_file(path) as aside:
+        warnings.simplefilter("ignore", UserWarning)  # a script that no font here knows is drawn as boxes
+        figure.savefig(aside, dpi=200, format="png")
+
+
+def _draw_labeled(figure: "SubFigure", maps: AttentionMaps) -> None:
+    layer = alignment_layer(maps)
+    written = [*maps.target_tokens[1:], maps.source_tokens[-1]]  # a row is the query that predicts this token
+    axes: Axes = figure.subplots()
+    image = _draw_map(axes, maps.cross[layer].mean(dim=0))
+    axes.set_title(f"Layer {layer + 1}, mean of its heads", loc="left", fontsize=9, color="0.3")
+    axes.xaxis.tick_top()
+    axes.set_xticks(range(len(maps.source_tokens)), _labels(maps.source_tokens), parse_math=False)
+    axes.set_yticks(range(len(written)), _labels(written), parse_math=False)
+    axes.tick_params(length=0, labelsize=9)
+    for label in axes.get_xticklabels():
+        label.set(rotation=55, rotation_mode="anchor", horizontalalignment="left")
+    bar = figure.colorbar(image, ax=axes, location="bottom", shrink=0.5, aspect=40, ticks=[0, 0.1, 0.25, 0.5, 1])
+    bar.outline.set_visible(False)
+    bar.ax.tick_params(length=0, labelsize=7)
+
+
+def _labels(tokens: list[str]) -> list[str]:
+    return [token.strip() or "␣" for token in tokens]
+
+
+def _draw_every_head(figure: "SubFigure", cross: Tensor) -> None:
+    n_layers, n_heads = cross.shape[:2]
+    grid = figure.subplots(n_layers, n_heads, squeeze=False)
+    for layer, row in enumerate(grid):
+        for head, axes in enumerate(row):
+            _draw_map(axes, cross[layer, head])
+            axes.set_xticks([])
+            axes.set_yticks([])
+            if layer == 0:
+                axes.set_title(f"head {head + 1}", fontsize=7, color="0.3")
+            if head == 0:
+                axes.set_ylabel(f"layer {layer + 1}", fontsize=7, color="0.3")
+
+
+def _draw_map(axes: "Axes", weights: Tensor) -> "AxesImage":
+    from matplotlib.colors import PowerNorm
+
+    axes.spines[:].set(color="0.8", linewidth=0.5)
+    scale = PowerNorm(0.5, vmin=0, vmax=1)  # low weights should be seen too
+    return axes.imshow(weights.numpy(), cmap="Blues", norm=scale, aspect="auto", interpolation="nearest")

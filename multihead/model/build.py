@@ -1,0 +1,48 @@
+"""TODO."""
+
+from collections.abc import Callable
+
+from torch import nn
+
+from multihead.config.schema import ModelConfig
+from multihead.model.transformer import Blocks, Mixer, MultiHeadAttention, Transformer
+from multihead.model.variants.convolution import Convolution
+from multihead.model.variants.efficient_attention import Linformer, SparseAttention
+from multihead.model.variants.recurrent import Recurrent
+from multihead.model.variants.scores import RelativeScore, make_score
+from multihead.model.variants.tree import Tree
+
+DILATIONS = 5  # ByteNet doubles the dilation from layer to layer, from 1 to 16, and begins anew
+
+
+def self_attention(config: ModelConfig, causal: bool) -> MultiHeadAttention:
+    """Full attention; relative positions are in both stacks, those of a tree in the encoder, as there is no other."""
+    is_relative = config.positions == "relative" or (config.positions == "tree" and not causal)
+    return MultiHeadAttention(config, RelativeScore(config) if is_relative else make_score(config))
+
+
+MIXERS: dict[str, Callable[[ModelConfig, int, bool], Mixer]] = {  # made from a layer's number and whether it is causal
+    "attention": lambda config, _, causal: self_attention(config, causal),
+    "local": lambda config, layer, causal: SparseAttention(config, layer, causal),
+    "bigbird": lambda config, layer, causal: SparseAttention(
+        config, layer, causal, config.global_tokens, config.random_blocks
+    ),
+    "linformer": lambda config, _, causal: Linformer(config),
+    "lstm": lambda config, _, causal: Recurrent(config, causal, nn.LSTM),
+    "gru": lambda config, _, causal: Recurrent(config, causal, nn.GRU),
+    "convolution": lambda config, _, causal: Convolution(config, causal),
+    "dilated": lambda config, layer, causal: Convolution(config, causal, dilation=2 ** (layer % DILATIONS)),
+    "separable": lambda config, _, causal: Convolution(config, causal, separable=True),
+    "gated": lambda config, _, causal: Convolution(config, causal, gated=True),
+}
+
+
+def build_model(config: ModelConfig) -> Transformer:
+    """The model of this configuration: the paper's, or with what it names in the place of the paper's parts."""
+    parts = Blocks(
+        encoder=lambda layer: MIXERS[config.encoder_mixer](config, layer, False),
+        decoder=lambda layer: MIXERS[config.decoder_mixer](config, layer, True),
+        cross=lambda: MultiHeadAttention(config, make_score(config)),
+        structure=Tree(config) if config.positions == "tree" else None,
+    )
+    return Transformer(config, parts)

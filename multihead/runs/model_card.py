@@ -1,0 +1,60 @@
+"""The model card: what a published model is, what it was made from, what it cost, and how good it is."""
+
+from pathlib import Path
+
+from multihead.config.schema import RunConfig
+from multihead.data.cleaning import DROP_REASONS
+from multihead.data.shards import CorpusSummary
+from multihead.storage.model_folder import Provenance
+
+UNKNOWN_LICENSE = "not given (`--set data.licence=...`); fill it in before you share the model"
+
+
+def write_card(name: str, config: RunConfig, summary: CorpusSummary, provenance: Provenance) -> str:
+    """README.md of a model folder."""
+    model, data, start = config.model, config.data, config.train.start_from
+    languages = f"{data.source_lang or '?'} → {data.target_lang or '?'}"
+    return "\n".join(
+        [
+            f"# {name}: {languages}\n",
+            f'A Transformer trained with Multihead. Translate with `multihead translate {name} "..."`.\n',
+            "## Shape\n",
+            f"- {model.encoder_layers} + {model.decoder_layers} layers, d_model {model.d_model}, d_ff {model.d_ff}, "
+            f"{model.n_heads} heads, {model.norm}-norm, {model.positions} positions",
+            f"- {provenance['parameters']:,} parameters, {model.vocab_size:,} {data.tokenizer.upper()} pieces\n",
+            "## Data\n",
+            *([f"{summary.description}\n"] if summary.description else []),
+            f"- {summary.train_pairs:,} training pairs, {summary.valid_pairs:,} for validation",
+            *_cleaning(summary),
+            f"- licence of the text: {data.licence or UNKNOWN_LICENSE}\n",
+            "## Training\n",
+            *([f"- started from {Path(start).name}: its text and licence count too"] if start else []),
+            f"- {provenance['steps']:,} steps, {provenance['target_tokens']:,} target tokens, "
+            f"{provenance['seconds'] / 60:.1f} minutes, seed {config.train.seed}",
+            f"- cost as the paper counts it (time by capacity, §6.1): {provenance['flops_by_time']:.2g} FLOPs at "
+            f"{provenance['matmul_flops'] / 1e9:.0f} GFLOPS; counted by operations: {provenance['flops_counted']:.2g}",
+            f"- published: {provenance['published']}\n",
+            "## Scores\n",
+            "| set | score | value | signature |",
+            "|---|---|---|---|",
+            *(
+                f"| {score['set']} | {score['name']} | {score['value']:.2f} | `{_escape_cell(score['signature'])}` |"
+                for score in provenance["scores"]
+            ),
+            "",
+        ]
+    )
+
+
+def _escape_cell(text: str) -> str:
+    return text.replace("|", "\\|")  # a bare one would end the cell
+
+
+def _cleaning(summary: CorpusSummary) -> list[str]:
+    read, kept = summary.cleaning["read"], summary.cleaning["kept"]
+    dropped = [
+        f"  - {count:,}: {DROP_REASONS[rule]}"
+        for rule, count in summary.cleaning.items()
+        if rule in DROP_REASONS and count
+    ]
+    return [f"- cleaning kept {kept:,} of {read:,} pairs" + ("; it dropped" if dropped else ""), *dropped]

@@ -1,0 +1,51 @@
+"""The checkpoints of a run, `step-N` folders: list, verify, remove."""
+
+import re
+import shutil
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+
+from multihead.console import Log
+from multihead.errors import UserError
+from multihead.storage.checksums import verify
+
+FILES = ("model.safetensors", "optimizer.safetensors", "state.json", "config.json", "tokenizer.json")
+
+
+def saved_steps(checkpoints: Path) -> list[int]:
+    """The steps of the checkpoints in a folder, oldest first, verified or not."""
+    names = (re.fullmatch(r"step-(\d+)", path.name) for path in checkpoints.glob("step-*"))
+    return sorted(int(name[1]) for name in names if name)
+
+
+def latest_valid(checkpoints: Path, talk: Log) -> Path | None:
+    """Return the folder of the newest checkpoint that verifies."""
+    folders = (checkpoints / f"step-{step}" for step in reversed(saved_steps(checkpoints)))
+    return next(valid_checkpoints(folders, talk), None)
+
+
+def valid_checkpoints(folders: Iterable[Path], talk: Log, names: Sequence[str] = FILES) -> Iterator[Path]:
+    """Yield the checkpoints of which these files verify; the others are reported."""
+    for folder in folders:
+        try:
+            verify(folder, names)
+        except UserError as error:
+            talk(f"skipping a damaged checkpoint: {error}")
+        else:
+            yield folder
+
+
+def remove_partial(checkpoints: Path) -> None:
+    """Remove what a crash inside `save` left behind; a checkpoint that was complete gets its name."""
+    for partial in checkpoints.glob(".step-*.partial"):
+        for complete in valid_checkpoints([partial], talk=lambda line: None):
+            final = checkpoints / partial.name.removeprefix(".").removesuffix(".partial")
+            shutil.rmtree(final, ignore_errors=True)  # it was being replaced
+            complete.rename(final)
+        shutil.rmtree(partial, ignore_errors=True)
+
+
+def prune(checkpoints: Path, keep: Iterable[int]) -> None:
+    """Remove every checkpoint but these steps."""
+    for step in set(saved_steps(checkpoints)) - set(keep):
+        shutil.rmtree(checkpoints / f"step-{step}")

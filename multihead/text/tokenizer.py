@@ -1,0 +1,194 @@
+"""Text to ids and back, on the `tokenizers` library: one vocabulary for both languages (§5.1), lossless for any text.
+
+Text is cut into words, each with the space before it, and every word into pieces of bytes; so `decode(encode(s)) == s`
+whatever is in s, and no piece is ever unknown.
+"""
+
+import json
+import re
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any
+
+from tokenizers import Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers, processors, trainers
+
+from multihead.errors import UsageError, UserError
+
+PAD_ID, UNK_ID, BOS_ID, EOS_ID = range(4)
+SPECIAL_TOKENS = ["<pad>", "<unk>", "<s>", "</s>"]  # in the order of the ids above
+PLACE = 1 << 20  # more than any id: what a token carries above it is not its own (trees.py)
+TARGET_ONLY_PREFIX = (
+    "\ue000"  # begins a piece that no source is cut into, where source and target have different pieces
+)
+
+# A word keeps its accents, vowel signs and inner apostrophes (\p{M} matters in Hindi, Thai, Arabic, ...) and the
+# zero-width joiners of Sinhala, Malayalam and Persian; digits stand alone so that numbers are copied digit by digit,
+# and punctuation stands apart from words.
+_LETTERS = r"[\p{L}\p{M}][\p{L}\p{M}\u200c\u200d]*"
+_WORDS = rf" ?{_LETTERS}(?:['\u2019]{_LETTERS})*| ?\p{{N}}| ?[^\s\p{{L}}\p{{M}}\p{{N}}]+|\s+(?!\S)|\s+"
+SPACE = "Ġ"  # how a space at the start of a piece is written in a byte-level vocabulary
+SENTENCEPIECE_SPACE = "▁"  # and in one of SentencePiece
+
+OPEN, CLOSE = "\u2039", "\u203a"  # single angle quotation marks, around the number of a byte
+
+
+class SubwordTokenizer:
+    """A vocabulary of subwords, learned by `learn` and kept as a `tokenizer.json` of the `tokenizers` library."""
+
+    def __init__(self, backend: Tokenizer) -> None:
+        # Not stored in tokenizer.json: without it "</s>" in a user's text would become the end symbol.
+        backend.encode_special_tokens = True
+        backend.post_processor = None  # which could add an end symbol: that is done where batches are made
+        self._backend = backend
+        self._is_byte_level = not isinstance(backend.model, models.Unigram)  # which imported vocabularies are
+        self._target_backend: Tokenizer | None = None
+
+    @property
+    def vocab_size(self) -> int:
+        size: int = self._backend.get_vocab_size()
+        return size
+
+    def encode(self, text: str) -> list[int]:
+        ids: list[int] = self._backend.encode(text).ids
+        return ids
+
+    def encode_target(self, text: str) -> list[int]:
+        """Encode text of the target language, which has pieces of its own in an imported vocabulary.
+
+        There the pieces of both languages compete, so that a translation may be cut otherwise than it was generated.
+        """
+        if self._is_byte_level:
+            return self.encode(text)
+        if self._target_backend is None:
+            self._target_backend = _without_marks(self._backend)
+        ids: list[int] = self._target_backend.encode(text).ids
+        return ids
+
+    def encode_batch(self, texts: Sequence[str]) -> list[list[int]]:
+        return [encoding.ids for encoding in self._backend.encode_batch_fast(list(texts))]
+
+    def decode(self, ids: Sequence[int]) -> str:
+        """The text of these ids; control symbols have none."""
+        said = [id % PLACE for id in ids if id % PLACE >= len(SPECIAL_TOKENS)]
+        text: str = self._backend.decode(said, skip_special_tokens=False)
+        return text
+
+    def tokens(self, ids: Sequence[int]) -> list[str]:
+        """Each id as its piece, for people to read."""
+        return [(self._backend.id_to_token(id % PLACE) or "").removeprefix(TARGET_ONLY_PREFIX) for id in ids]
+
+    def readable(self, ids: Sequence[int]) -> list[str]:
+        """Return the text of each piece; one that begins a word begins with a space.
+
+        Bytes of a character that is split between pieces are shown by their numbers.
+        """
+        pieces = self.tokens(ids)
+        if self._is_byte_level:
+            return [show_bytes(bytes(_BYTE_OF[character] for character in piece)) for piece in pieces]
+        return [piece.replace(SENTENCEPIECE_SPACE, " ") for piece in pieces]
+
+    def begin_words(self, ids: Sequence[int]) -> list[bool]:
+        """Return for each id whether a space precedes it."""
+        return [piece.startswith(" ") for piece in self.readable(ids)]
+
+    def pieces(self) -> list[str]:
+        """The vocabulary in the order of its ids, as in tokenizer.json."""
+        return [self._backend.id_to_token(id) or "" for id in range(self.vocab_size)]
+
+    def merges(self) -> list[tuple[str, str]]:
+        """Return the merges of a BPE vocabulary in the order they were learned; only the library's JSON shows it."""
+        return [(left, right) for left, right in json.loads(self._backend.to_str())["model"]["merges"]]
+
+    def to_json(self) -> str:
+        """The content of tokenizer.json."""
+        return self._backend.to_str(pretty=True)
+
+    def with_end_symbol(self) -> str:
+        """tokenizer.json for programs that do not add the end symbol to a source themselves."""
+        copy = Tokenizer.from_str(self.to_json())
+        end = SPECIAL_TOKENS[EOS_ID]
+        copy.post_processor = processors.TemplateProcessing(single=f"$A {end}", special_tokens=[(end, EOS_ID)])
+        return copy.to_str(pretty=True)
+
+    @classmethod
+    def load(cls, path: Path) -> "SubwordTokenizer":
+        try:
+            backend = Tokenizer.from_file(str(path))
+        except Exception as error:  # the library raises nothing narrower
+            raise UserError(f"cannot read the tokenizer {path}: {error}") from None
+        if [backend.id_to_token(id) for id in range(len(SPECIAL_TOKENS))] != SPECIAL_TOKENS:
+            raise UserError(f"{path} is not a tokenizer of Multihead: its first pieces are not {SPECIAL_TOKENS}")
+        return cls(backend)
+
+    @classmethod
+    def learn(cls, texts: Iterable[str], vocab_size: int, kind: str = "bpe") -> "SubwordTokenizer":
+        """Learn at most `vocab_size` pieces; a small text may give fewer."""
+        least = len(SPECIAL_TOKENS) + len(_ALPHABET)
+        if vocab_size < least:
+            raise UserError(
+                f"a vocabulary needs at least {least} entries (256 bytes, control symbols), got {vocab_size}"
+            )
+        model, trainer = _KINDS[kind](vocab_size)
+        backend = Tokenizer(model)
+        # Every word begins with a space, the first one too, so that a word has one form wherever it stands.
+        backend.normalizer = normalizers.Prepend(" ")
+        backend.pre_tokenizer = pre_tokenizers.Sequence(
+            [
+                pre_tokenizers.Split(Regex(_WORDS), "isolated"),
+                pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False),
+            ]
+        )
+        backend.decoder = decoders.Sequence([decoders.ByteLevel(), decoders.Strip(" ", 1, 0)])
+        backend.train_from_iterator(texts, trainer)
+        return cls(backend)
+
+
+_ALPHABET = sorted(pre_tokenizers.ByteLevel.alphabet())
+
+# A byte-level vocabulary writes a byte as the character of the same number if that is printable, and the others as the
+# characters from 256 on.
+_PRINTABLE = [*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)]
+_OTHERS = sorted(set(range(0x100)) - set(_PRINTABLE))
+_BYTE_OF = {chr(byte): byte for byte in _PRINTABLE} | {chr(0x100 + n): byte for n, byte in enumerate(_OTHERS)}
+
+
+def show_bytes(raw: bytes) -> str:
+    """Return UTF-8 as text, with the numbers of bytes that are not a whole character."""
+    text = raw.decode("utf-8", "surrogateescape")  # which marks such bytes by U+DC80 to U+DCFF
+    return re.sub("[\udc80-\udcff]", lambda found: f"{OPEN}{ord(found[0]) - 0xDC00:02X}{CLOSE}", text)
+
+
+_LEARNING: dict[str, Any] = {
+    "special_tokens": SPECIAL_TOKENS,
+    "initial_alphabet": _ALPHABET,
+    "min_frequency": 2,  # a piece that is seen once teaches nothing
+    "show_progress": False,
+}
+
+
+def _bpe(vocab_size: int) -> tuple[Any, Any]:
+    return models.BPE(), trainers.BpeTrainer(vocab_size=vocab_size, **_LEARNING)
+
+
+def _wordpiece(vocab_size: int) -> tuple[Any, Any]:
+    # As in GNMT, the start of a word is marked (by its space) and what continues it is not.
+    model = models.WordPiece(unk_token="<unk>", max_input_chars_per_word=1_000_000)
+    return model, trainers.WordPieceTrainer(vocab_size=vocab_size, continuing_subword_prefix="", **_LEARNING)
+
+
+_KINDS = {"bpe": _bpe, "wordpiece": _wordpiece}
+
+
+def check_trainable(kind: str) -> None:
+    if kind not in _KINDS:
+        raise UsageError(f"data.tokenizer={kind} is for imported models: a new one learns {' or '.join(_KINDS)}")
+
+
+def _without_marks(backend: Tokenizer) -> Tokenizer:
+    """Return a tokenizer that cuts text into the pieces of the target too."""
+    document = json.loads(backend.to_str())
+    for entry in document["model"]["vocab"]:
+        entry[0] = entry[0].removeprefix(TARGET_ONLY_PREFIX)
+    unmarked = Tokenizer.from_str(json.dumps(document))
+    unmarked.encode_special_tokens = True
+    return unmarked

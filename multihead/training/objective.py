@@ -1,0 +1,36 @@
+"""The module that is trained: from a batch to its loss."""
+
+from typing import cast
+
+import torch
+from torch import Tensor, nn
+
+from multihead.model.transformer import DecoderLayer, Transformer
+from multihead.text.tokenizer import PAD_ID
+from multihead.training.batch import Batch
+from multihead.training.loss import linear_smoothed_loss
+
+
+class Objective(nn.Module):
+    """The loss of a batch: everything a step computes, so that DDP or FSDP sees every use of a weight."""
+
+    def __init__(self, model: Transformer, compiled: bool = False) -> None:
+        super().__init__()
+        self.model = model
+        self.hidden = torch.compile(model.hidden, dynamic=True) if compiled else model.hidden
+
+    def forward(self, batch: Batch, smoothing: float, r_drop: float) -> tuple[Tensor, Tensor]:
+        """Return the smoothed and the plain loss, summed over the tokens of a batch; with R-Drop, the mean of two passes."""
+        n_passes = 2 if r_drop else 1
+        source, target_in = (ids.repeat(n_passes, 1) for ids in (batch.source, batch.target_in))
+        real = batch.target_out != PAD_ID  # B T
+        x = self.hidden(source, target_in)[real.repeat(n_passes, 1)]  # N D
+        loss, plain = linear_smoothed_loss(x, self.model.output, batch.target_out[real], smoothing, r_drop)
+        return loss / n_passes, plain / n_passes
+
+    def shard_units(self) -> list[nn.Module]:
+        """Return the modules that FSDP gathers one at a time, inner ones first."""
+        # Keys and values of the memory are projected for all layers before the first one runs.
+        cross = [cast(DecoderLayer, layer).cross_attention for layer in self.model.decoder]
+        projections = [projection for attention in cross for projection in (attention.w_k, attention.w_v)]
+        return [*projections, *self.model.encoder, *self.model.decoder]
