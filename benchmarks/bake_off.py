@@ -47,8 +47,8 @@ def both(mixer: str) -> Settings:
 
 ENTRIES: dict[str, Settings] = {
     "self-attention, as in the paper": {},
-    "score: dot product without the root": {"model.score": "dot"},
-    "score: additive": {"model.score": "additive"},
+    "score: dot product without the root": {"model.attention_score": "dot"},
+    "score: additive": {"model.attention_score": "additive"},
     "positions: learned": {"model.positions": "learned"},
     "positions: relative": {"model.positions": "relative"},
     "positions: none": {"model.positions": "none"},
@@ -63,7 +63,7 @@ ENTRIES: dict[str, Settings] = {
     "convolution, gated": both("gated"),
     "as rnn-attention": {
         **both("lstm"),
-        "model.score": "additive",
+        "model.attention_score": "additive",
         "model.positions": "none",
         "model.n_heads": 1,
         "model.d_k": 128,
@@ -73,7 +73,7 @@ ENTRIES: dict[str, Settings] = {
     },
     "as convs2s": {
         **both("gated"),
-        "model.score": "dot",
+        "model.attention_score": "dot",
         "model.positions": "learned",
         "model.n_heads": 1,
         "model.d_k": 128,

@@ -8,7 +8,7 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
-from multihead.cli.app import app
+from multihead.cli.main import app
 from multihead.config.presets import PRESETS
 from multihead.config.resolve import flatten
 from multihead.config.schema import DataConfig, ModelConfig, RunConfig, TrainConfig

@@ -65,6 +65,6 @@ def train(
         valid_target=path(valid_target),
         data=path(data),
         preset=preset,
-        settings={**(settings or {}), **({"train.start_from": str(start_from)} if start_from else {})},
+        settings={**(settings or {}), **({"train.base_model": str(start_from)} if start_from else {})},
     )
     return run(request)

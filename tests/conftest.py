@@ -101,8 +101,8 @@ def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
         "train.label_smoothing": 0.0,
         "train.validate_every": 1000,
         "train.save_every": 40,
-        "train.keep": 10,
-        "train.average": 10,
+        "train.keep_checkpoints": 10,
+        "train.average_checkpoints": 10,
     }
     with FileLock(folder / "lock"):
         if not (folder / "run" / "model.safetensors").exists():

@@ -11,10 +11,7 @@ from multihead.config.resolve import search_config
 from multihead.config.schema import BEAM, check_engine
 from multihead.console import table_of
 
-bench = typer.Typer(no_args_is_help=True, help="Measure speed, beside the alternative in the same run.")
 
-
-@bench.command("train")
 def bench_train_command(
     preset_name: Annotated[str, typer.Option("--preset", help="What is trained.")] = "small",
     data: Annotated[Path | None, typer.Option(help="A prepared corpus; without it, random sentences.")] = None,
@@ -35,7 +32,6 @@ def bench_train_command(
         print("\n\n".join([report.as_text(), *([table_of(grown).as_text()] if growth else [])]))
 
 
-@bench.command("translate")
 def bench_translate_command(
     model: Model,
     source: Annotated[Path | None, typer.Option(help="Text to translate; without it, the embedded corpus.")] = None,
@@ -60,7 +56,6 @@ def bench_translate_command(
         print("\n\n".join([report.as_text(), *([table_of(grown).as_text()] if grown else [])]))
 
 
-@bench.command("serve")
 def bench_serve_command(
     model: Model,
     seconds: Annotated[float, typer.Option(min=0.1, help="How long each number of clients asks.")] = 10.0,

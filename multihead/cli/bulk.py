@@ -5,14 +5,12 @@ from typing import Annotated
 
 import typer
 
-from multihead.cli.app import app
 from multihead.cli.options import Alpha, Beam, Engine, Model, NoGuard, Split
 from multihead.config.resolve import search_config
 from multihead.config.schema import BEAM, check_engine
 from multihead.console import say
 
 
-@app.command("bulk")
 def bulk_command(
     model: Model,
     source: Annotated[Path, typer.Argument(metavar="INPUT", help="A .parquet file, a folder of them, or text.")],

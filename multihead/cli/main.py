@@ -1,14 +1,59 @@
-"""The command line: each command a thin call into the package. stdout is data, stderr is talk."""
+"""The command `multihead`: registers every command. stdout carries results, stderr messages."""
 
-from multihead.cli.app import app
-from multihead.cli.bench import bench
-from multihead.cli.paper import paper
+from collections.abc import Callable
+from typing import Any
+
+import typer
+
+from multihead.cli import bench, bulk, models, paper, serve, train, translate
 from multihead.console import run_and_report_errors
 
-app.add_typer(bench, name="bench")
+Commands = dict[str, Callable[..., Any]]
+
+COMMANDS: Commands = {
+    "train": train.train_command,
+    "prepare": train.prepare_command,
+    "average": train.average_command,
+    "translate": translate.translate_command,
+    "evaluate": translate.evaluate_command,
+    "inspect": translate.inspect_command,
+    "export": models.export_command,
+    "import": models.import_command,
+    "serve": serve.serve_command,
+    "bulk": bulk.bulk_command,
+    "plan": train.plan_command,
+    "info": models.info_command,
+}
+BENCH: Commands = {
+    "train": bench.bench_train_command,
+    "translate": bench.bench_translate_command,
+    "serve": bench.bench_serve_command,
+}
+PAPER: Commands = {
+    "table1": paper.table1_command,
+    "table2": paper.table2_command,
+    "table3": paper.table3_command,
+    "schedule": paper.schedule_command,
+    "positions": paper.positions_command,
+}
 
 
-app.add_typer(paper, name="paper")
+def _group(commands: Commands, help_text: str) -> typer.Typer:
+    group = typer.Typer(
+        add_completion=False,
+        no_args_is_help=True,
+        pretty_exceptions_enable=False,
+        rich_markup_mode=None,  # plain help is printed in half the time, and shows [train] as written
+        help=help_text,
+    )
+    for name, command in commands.items():
+        group.command(name)(command)
+    return group
+
+
+app = _group(COMMANDS, 'The Transformer of "Attention Is All You Need": raw parallel text in, a translation model out.')
+app.add_typer(_group(BENCH, "Measure speed, beside the alternative in the same run."), name="bench")
+app.add_typer(_group(PAPER, "The paper's tables and figures from this code: ours beside the paper's."), name="paper")
 
 
 def main() -> None:

@@ -5,19 +5,20 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated, Any
 
-import torch
 import typer
 
-from multihead.cli.app import app
 from multihead.cli.options import Json, Model
 from multihead.console import say
-from multihead.model.build import build_model
-from multihead.model.weights import count_parameters
-from multihead.storage.model_folder import read_config, read_provenance, read_search, usable_folder
 
 
 def model_info(folder: Path) -> dict[str, Any]:
     """What a model is, for people and programs."""
+    import torch
+
+    from multihead.model.build import build_model
+    from multihead.model.weights import count_parameters
+    from multihead.storage.model_folder import read_config, read_provenance, read_search, usable_folder
+
     config, provenance = read_config(usable_folder(folder)), read_provenance(folder)
     with torch.device("meta"):  # the shape alone, no memory for weights
         parameters = count_parameters(build_model(config.model))
@@ -52,7 +53,6 @@ def _info_text(facts: dict[str, Any]) -> str:
     return "\n".join(lines)
 
 
-@app.command("export")
 def export_command(
     model: Model,
     output: Annotated[Path, typer.Option(help="Folder to write.")],
@@ -69,7 +69,6 @@ def export_command(
     say(f"written to {output}")
 
 
-@app.command("import")
 def import_command(
     folder: Annotated[str, typer.Argument(help="A Hugging Face Marian / OPUS-MT folder, or hf:owner/name.")],
     output: Annotated[Path, typer.Option(help="Model folder to write.")],
@@ -85,7 +84,6 @@ def import_command(
     say(f"written to {output}")
 
 
-@app.command("info")
 def info_command(model: Model, as_json: Json = False) -> None:
     """Say what a model is: shape, parameters, languages, data, training cost, scores."""
     from multihead.interop.hub import find_model

@@ -10,10 +10,6 @@ from multihead.cli.options import Json, Picture, SetOptions
 from multihead.config.resolve import parse_settings
 from multihead.errors import UsageError
 
-paper = typer.Typer(
-    no_args_is_help=True, help="The paper's tables and figures from this code: ours beside the paper's."
-)
-
 Minutes = Annotated[
     float, typer.Option(min=0.0, help="Of --corpus: how long each row is trained; --set train.steps=N limits it too.")
 ]
@@ -28,7 +24,6 @@ Scale = Annotated[
 ]
 
 
-@paper.command("table1")
 def table1_command(
     longest: Annotated[int, typer.Option(min=1024, help="The longest sentence that is measured.")] = 8192,
     output: Picture = None,
@@ -52,7 +47,6 @@ def table1_command(
         _say(f"written to {output}")
 
 
-@paper.command("table2")
 def table2_command(
     what: Annotated[
         list[str] | None, typer.Argument(help="Presets, or models by folder or name; without any, base and big.")
@@ -85,7 +79,6 @@ def table2_command(
     table2.hardware_for_people(records, [training.name for training in trainings]).show()
 
 
-@paper.command("table3")
 def table3_command(
     vocab_size: Annotated[
         int | None, typer.Option(min=1, help="Entries that parameters are counted with; 41,100 if not given.")
@@ -127,7 +120,6 @@ def table3_command(
         table3.ranking_for_people(trained, study).show()
 
 
-@paper.command("schedule")
 def schedule_command(
     pairs: Annotated[
         list[str] | None,
@@ -158,7 +150,6 @@ def schedule_command(
         schedule.to_table(curves).show()
 
 
-@paper.command("positions")
 def positions_command(
     d_model: Annotated[int, typer.Option(max=4096, help="Width of an encoding.")] = 512,
     length: Annotated[int, typer.Option(max=4096, help="Positions.")] = 128,

@@ -5,14 +5,12 @@ from typing import Annotated
 
 import typer
 
-from multihead.cli.app import app
 from multihead.cli.options import Engine
 from multihead.config.schema import check_engine
 from multihead.console import say
 from multihead.errors import UserError
 
 
-@app.command("serve")
 def serve_command(
     models: Annotated[list[str], typer.Argument(help="Models: folders, names of bundled ones, or hf:owner/name.")],
     host: Annotated[

@@ -6,7 +6,6 @@ from typing import Annotated
 
 import typer
 
-from multihead.cli.app import app
 from multihead.cli.options import (
     PRESET_HELP,
     BaseModelName,
@@ -28,7 +27,6 @@ from multihead.console import say
 from multihead.errors import UsageError, UserError
 
 
-@app.command("train")
 def train_command(
     output: Output,
     source: Source = None,
@@ -53,7 +51,7 @@ def train_command(
 
     options = {
         "model.vocab_size": vocab_size,
-        "train.start_from": start,
+        "train.base_model": start,
         "train.steps": steps,
         "train.minutes": minutes,
         "data.source_lang": source_lang,
@@ -73,7 +71,6 @@ def train_command(
     train(request)
 
 
-@app.command("prepare")
 def prepare_command(
     output: Annotated[Path, typer.Option(help="Folder to write; `multihead train --data` takes it.")],
     source: Source = None,
@@ -98,11 +95,11 @@ def prepare_command(
     from multihead.runs.base_model import open_base_model
 
     languages = {"data.source_lang": source_lang, "data.target_lang": target_lang}
-    given = user_settings(config, settings, {"model.vocab_size": vocab_size, "train.start_from": start, **languages})
+    given = user_settings(config, settings, {"model.vocab_size": vocab_size, "train.base_model": start, **languages})
     if not source or not target:
         raise UsageError("--source and --target are needed: the text to prepare, and its translation")
     run_config = configure(languages_of(source, target), given)
-    model = open_base_model(run_config.train.start_from) if run_config.train.start_from else None
+    model = open_base_model(run_config.train.base_model) if run_config.train.base_model else None
     if model:
         run_config = model.kept_in(run_config, given)
     valid = (valid_source, valid_target) if valid_source and valid_target else None
@@ -113,7 +110,6 @@ def prepare_command(
     prepare(text, output, run_config.data, vocabulary, log_to(Console(stderr=True)))
 
 
-@app.command("average")
 def average_command(
     run: Annotated[Path, typer.Argument(help="The folder of a training run.")],
     output: Annotated[Path, typer.Option(help="Model folder to write.")],
@@ -140,7 +136,6 @@ def average_command(
     say(f"averaged {len(steps)} checkpoints, steps {steps[0]:,} to {steps[-1]:,}, into {output}")
 
 
-@app.command("plan")
 def plan_command(
     source: Annotated[list[Path], typer.Option(help="Text to train on; plain or .gz. May be repeated.")],
     target: Annotated[list[Path], typer.Option(help="Its translation, line by line; one for each --source.")],

@@ -5,14 +5,12 @@ from typing import Annotated
 
 import typer
 
-from multihead.cli.app import app
 from multihead.cli.options import Alpha, Beam, Engine, Exact, Json, Model, NoGuard, Split, engine_name, search_options
 from multihead.config.schema import BEAM
 from multihead.console import say
 from multihead.errors import UsageError
 
 
-@app.command("translate")
 def translate_command(
     model: Model,
     text: Annotated[list[str] | None, typer.Argument(help="Texts; without them --input or standard input.")] = None,
@@ -64,7 +62,6 @@ def translate_command(
                     say(f"line {number}: {warning}")
 
 
-@app.command("evaluate")
 def evaluate_command(
     model: Model,
     source: Annotated[Path, typer.Option(help="Text to translate.")],
@@ -91,7 +88,6 @@ def evaluate_command(
     print(report.as_json() if as_json else report.as_text())
 
 
-@app.command("inspect")
 def inspect_command(
     model: Model,
     text: Annotated[str, typer.Argument(help="The sentence to translate.")],

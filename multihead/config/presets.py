@@ -10,7 +10,7 @@ _SMALL_DATA: Settings = {
     "train.optimizer": "muon",
     "train.warmup": 200,
     "train.lr_scale": 0.8,
-    "train.decay": "linear",
+    "train.lr_decay": "linear",
     "train.clip_norm": 1.0,
     "train.steps": 20_000,
     "train.save_every": 500,
@@ -25,8 +25,8 @@ _BIG: Settings = {
     "model.n_heads": 16,
     "model.dropout": 0.3,
     "train.steps": 300_000,
-    "train.keep": 20,
-    "train.average": 20,
+    "train.keep_checkpoints": 20,
+    "train.average_checkpoints": 20,
 }
 
 _PRE_TRANSFORMER: Settings = {
@@ -96,15 +96,15 @@ PRESETS: dict[str, Settings] = {
         "train.lr_scale": 1.0,
         "train.steps": 30_000,
         "train.save_every": 100,
-        "train.keep": 10,
-        "train.average": 10,
+        "train.keep_checkpoints": 10,
+        "train.average_checkpoints": 10,
     },
     # What the paper compares itself with (§1, §4), in the same frame of residuals, norms and feed-forward layers.
     "rnn-attention": {
         **_PRE_TRANSFORMER,
         "model.encoder_mixer": "lstm",
         "model.decoder_mixer": "lstm",
-        "model.score": "additive",
+        "model.attention_score": "additive",
         "model.positions": "none",
         "model.encoder_layers": 2,
         "model.decoder_layers": 2,
@@ -113,7 +113,7 @@ PRESETS: dict[str, Settings] = {
         **_PRE_TRANSFORMER,
         "model.encoder_mixer": "gated",
         "model.decoder_mixer": "gated",
-        "model.score": "dot",
+        "model.attention_score": "dot",
         "model.positions": "learned",
         "model.encoder_layers": 4,
         "model.decoder_layers": 4,

@@ -16,10 +16,23 @@ RESUMABLE_FIELDS = frozenset(
     {
         *("train.steps", "train.minutes", "train.patience"),
         *("train.alpha", "train.log_every", "train.validate_every", "train.bleu_sentences"),
-        *("train.save_every", "train.save_minutes", "train.keep", "train.average"),
+        *("train.save_every", "train.save_minutes", "train.keep_checkpoints", "train.average_checkpoints"),
         *("train.precision", "train.compile", "train.parallel"),
     }
 )
+
+
+# Settings that were renamed: what format 1 of config.json calls them, and what they are called now.
+OLD_NAMES = {
+    "data.haste": "data.casing_noise",
+    "data.licence": "data.license",
+    "model.score": "model.attention_score",
+    "model.tie": "model.tie_embeddings",
+    "train.average": "train.average_checkpoints",
+    "train.decay": "train.lr_decay",
+    "train.keep": "train.keep_checkpoints",
+    "train.start_from": "train.base_model",
+}
 
 
 def configure(*layers: Settings, start: RunConfig | None = None) -> RunConfig:

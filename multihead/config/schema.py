@@ -43,7 +43,9 @@ class ModelConfig:
     norm: Literal["post", "pre"] = "post"  # LayerNorm after each sub-layer as in the paper, or before it
     activation: Literal["relu", "gelu", "swish"] = "relu"  # of the feed-forward layers
     positions: Literal["sinusoidal", "learned", "relative", "tree", "none"] = "sinusoidal"  # §3.5, row E, variants.py
-    score: Literal["scaled", "dot", "additive"] = "scaled"  # of attention: §3.2.1, or without the root, or Bahdanau's
+    attention_score: Literal["scaled", "dot", "additive"] = (
+        "scaled"  # of attention: §3.2.1, or without the root, or Bahdanau's
+    )
     encoder_mixer: Mixers = "attention"  # what lets the places of a source know of each other
     decoder_mixer: Mixers = "attention"  # and those of a target
     window: Positive = 64  # r of local and bigbird: places seen around each (§4)
@@ -54,7 +56,7 @@ class ModelConfig:
     random_blocks: Count = 1  # of bigbird: blocks of half a window that each block sees anywhere
     attention_bias: bool = False  # biases in the projections of attention
     output_bias: bool = False  # a bias on the logits
-    tie: Literal["all", "target", "none"] = "all"  # embeddings that share a matrix with the output (§3.4)
+    tie_embeddings: Literal["all", "target", "none"] = "all"  # embeddings that share a matrix with the output (§3.4)
     pad_id: Count = 0  # the id that fills up a batch
 
     def __post_init__(self) -> None:
@@ -66,7 +68,7 @@ class ModelConfig:
                 "has yet to say; it is for the encoder"
             )
         # Relative positions are part of the attention's score, so there has to be one, and over all distances.
-        needed = {"score": "scaled", "encoder_mixer": "attention", "decoder_mixer": "attention"}
+        needed = {"attention_score": "scaled", "encoder_mixer": "attention", "decoder_mixer": "attention"}
         for name, value in needed.items() if self.positions in ("relative", "tree") else ():
             if getattr(self, name) != value:
                 raise UsageError(
@@ -76,7 +78,7 @@ class ModelConfig:
     @property
     def variants(self) -> list[str]:
         """The settings by which layers are other than the paper's; multihead/variants.py makes those."""
-        paper = {"score": "scaled", "encoder_mixer": "attention", "decoder_mixer": "attention"}
+        paper = {"attention_score": "scaled", "encoder_mixer": "attention", "decoder_mixer": "attention"}
         names = [f"model.{name}={getattr(self, name)}" for name, its in paper.items() if getattr(self, name) != its]
         return [*names, f"model.positions={self.positions}"] if self.positions in ("relative", "tree") else names
 
@@ -87,10 +89,12 @@ class DataConfig:
 
     source_lang: str = ""  # such as en; guessed from a file called a.en
     target_lang: str = ""  # such as de
-    licence: str = ""  # of the text, for the model's card
+    license: str = ""  # of the text, for the model's card
     tokenizer: Literal["bpe", "wordpiece", "unigram"] = "bpe"  # §5.1; unigram is for imported models
     bpe_dropout: Share = 0.0  # chance that a merge is left out while training (0: off, as in the paper)
-    haste: Share = 0.0  # chance that a source is seen in small letters or without its final mark, as typed in haste
+    casing_noise: Share = (
+        0.0  # chance that a source is seen in small letters or without its final mark, as typed in haste
+    )
     tree: bool = False  # a source line is words, a tab, and the number of each word's head (trees.py)
     clean: bool = True  # drop copies, duplicates and pairs of very unequal length
     max_ratio: PositiveFloat = 3.0  # longest side / shortest side, in characters, relative to the corpus's median ratio
@@ -106,8 +110,10 @@ class DataConfig:
             )
         if self.bpe_dropout and self.tokenizer != "bpe":
             raise UsageError("data.bpe_dropout needs data.tokenizer=bpe: word pieces have no merges to drop")
-        if self.tree and (self.bpe_dropout or self.haste):
-            raise UsageError("data.tree is for sources as they are: data.bpe_dropout and data.haste change their words")
+        if self.tree and (self.bpe_dropout or self.casing_noise):
+            raise UsageError(
+                "data.tree is for sources as they are: data.bpe_dropout and data.casing_noise change their words"
+            )
         if self.tree and self.max_length > MAX_TREE_TOKENS:
             raise UsageError(f"data.tree takes sentences of up to {MAX_TREE_TOKENS:,} tokens, not {self.max_length:,}")
 
@@ -116,12 +122,12 @@ class DataConfig:
 class TrainConfig:
     """Optimiser, schedule and regularisation of §5.3 and §5.4, and when a run saves, validates and stops."""
 
-    start_from: str = ""  # model whose shape, vocabulary and weights a run begins with; without one, with chance
+    base_model: str = ""  # model whose shape, vocabulary and weights a run begins with; without one, with chance
     steps: Positive = 100_000  # updates of the weights
     minutes: NonNegative = 0.0  # stop after this wall time, everything included (0: no limit)
     warmup: Positive = 4000  # steps over which the rate rises (§5.3)
     lr_scale: PositiveFloat = 1.0  # multiplies eq. (3)
-    decay: Literal["sqrt", "linear"] = "sqrt"  # after the warm-up: eq. (3), or straight down to 0 at the run's end
+    lr_decay: Literal["sqrt", "linear"] = "sqrt"  # after the warm-up: eq. (3), or straight down to 0 at the run's end
     optimizer: Literal["adam", "muon"] = "adam"  # Adam as in §5.3, or Muon for the matrices inside the layers
     beta1: Share = 0.9  # of Adam
     beta2: Share = 0.98  # of Adam
@@ -140,15 +146,17 @@ class TrainConfig:
     validate_every: Positive = 1000  # steps
     save_every: Positive = 1000  # steps between the checkpoints that are averaged
     save_minutes: PositiveFloat = 10.0  # a checkpoint at least this often, so that a crash costs little
-    keep: Positive = 5  # newest checkpoints kept, besides the best
-    average: Positive = 5  # checkpoints averaged into the published model (§6.1)
+    keep_checkpoints: Positive = 5  # newest checkpoints kept, besides the best
+    average_checkpoints: Positive = 5  # checkpoints averaged into the published model (§6.1)
     patience: Count = 0  # validations without improvement before stopping (0: never)
     alpha: NonNegative | Literal["auto"] = ALPHA  # length penalty of the published model; auto: the best on validation
     bleu_sentences: Count = 1000  # validation sentences translated for BLEU while training (0: none)
 
     def __post_init__(self) -> None:
-        if self.average > self.keep:
-            raise UsageError(f"train.average ({self.average}) needs train.keep ({self.keep}) to be at least as large")
+        if self.average_checkpoints > self.keep_checkpoints:
+            raise UsageError(
+                f"train.average_checkpoints ({self.average_checkpoints}) needs train.keep_checkpoints ({self.keep_checkpoints}) to be at least as large"
+            )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, config=_STRICT)

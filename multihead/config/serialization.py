@@ -8,12 +8,12 @@ from typing import Any
 
 from pydantic import TypeAdapter, ValidationError
 
-from multihead.config.resolve import configure, dotted, format_validation_error
+from multihead.config.resolve import OLD_NAMES, configure, dotted, format_validation_error
 from multihead.config.schema import ModelSearch, RunConfig, Settings
 from multihead.errors import UsageError, UserError
 
 PUBLISHED = ("search", "provenance")  # sections of config.json that only a published model has
-FORMAT = 1  # of config.json; a reader refuses what is newer than itself
+FORMAT = 2  # of config.json; a reader refuses what is newer than itself
 
 
 def to_json(config: RunConfig, provenance: Mapping[str, Any] | None = None, search: ModelSearch | None = None) -> str:
@@ -37,13 +37,18 @@ def from_json(text: str, origin: Path) -> RunConfig:
         )
     sections = {name: fields for name, fields in document.items() if isinstance(fields, dict) and name not in PUBLISHED}
     try:
-        return configure(_WHEN_ABSENT, dotted(sections))
+        return configure(_WHEN_ABSENT, current_names(dotted(sections)))
     except UsageError as error:
         raise UserError(f"{origin}: {error}") from None
 
 
 # Values of fields that an older config.json does not have, where the default of a new run would be wrong.
 _WHEN_ABSENT: Settings = {"data.unicode": "none"}
+
+
+def current_names(settings: Settings) -> Settings:
+    """Return settings of format 1 under the names that they have in format 2."""
+    return {OLD_NAMES.get(name, name): value for name, value in settings.items()}
 
 
 def search_from_json(text: str, origin: Path) -> ModelSearch:

@@ -22,8 +22,8 @@ Augment = Callable[[IdPair, random.Random], IdPair]
 def augmentation(tokenizer: SubwordTokenizer, config: DataConfig) -> Augment | None:
     """What the configuration asks for, one after the other; None if it asks for nothing."""
     wanted: list[Augment] = []
-    if config.haste:
-        wanted.append(casing_noise(tokenizer, config.haste, config.max_length))
+    if config.casing_noise:
+        wanted.append(casing_noise(tokenizer, config.casing_noise, config.max_length))
     if config.bpe_dropout:
         wanted.append(bpe_dropout(tokenizer, config.bpe_dropout, config.max_length))
     if not wanted:
@@ -39,7 +39,7 @@ def augmentation(tokenizer: SubwordTokenizer, config: DataConfig) -> Augment | N
 
 def noisy_copies(tokenizer: SubwordTokenizer, config: DataConfig) -> Callable[[IdPair], IdPair] | None:
     """Each pair as it is read in haste, for a model that is taught to."""
-    if not config.haste:
+    if not config.casing_noise:
         return None
     retype, rng = casing_noise(tokenizer, 1.0, config.max_length), random.Random(1)
     return lambda pair: retype(pair, rng)

@@ -29,7 +29,7 @@ def write_page(maps: AttentionMaps, path: Path, *, source: str, translation: str
 
 def asset(name: str) -> str:
     """A file that the page is made of; the server's page shares them."""
-    return files("multihead").joinpath("assets", name).read_text(encoding="utf-8")
+    return files("multihead.inspection").joinpath("assets", name).read_text(encoding="utf-8")
 
 
 def page_data(maps: AttentionMaps) -> dict[str, Any]:

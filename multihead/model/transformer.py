@@ -252,10 +252,10 @@ class Transformer(nn.Module):
         """§3.4: source embedding, target embedding and the map to logits share one matrix unless `tie` says less."""
         self.source_embedding = nn.Embedding(config.vocab_size, config.d_model)
         self.target_embedding = (
-            self.source_embedding if config.tie == "all" else nn.Embedding(config.vocab_size, config.d_model)
+            self.source_embedding if config.tie_embeddings == "all" else nn.Embedding(config.vocab_size, config.d_model)
         )
         self.output = nn.Linear(config.d_model, config.vocab_size, bias=config.output_bias)
-        if config.tie != "none":
+        if config.tie_embeddings != "none":
             self.output.weight = self.target_embedding.weight
         if config.positions == "learned":
             self.positions = nn.Parameter(torch.empty(config.max_len, config.d_model))
@@ -344,7 +344,7 @@ def _initialize(module: nn.Module) -> None:
             nn.init.zeros_(module.w_2.bias)
         case MultiHeadAttention():
             _initialize_attention(module)
-        case Transformer() if module.config.tie == "none":
+        case Transformer() if module.config.tie_embeddings == "none":
             nn.init.normal_(module.output.weight, std=module.config.d_model**-0.5)
 
 

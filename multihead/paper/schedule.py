@@ -37,7 +37,7 @@ class Curve:
 
     def rate(self, step: int) -> float | None:
         """Of one step; none after the last step of a rate that ends."""
-        if self.train.decay == "linear" and step > self.train.steps:
+        if self.train.lr_decay == "linear" and step > self.train.steps:
             return None
         return learning_rate(step, self.d_model, self.train, share=step / self.train.steps)
 
@@ -45,7 +45,7 @@ class Curve:
     def peak_step(self) -> int:
         """Where the way up meets the way down: at the end of the warm-up, or just before if the rate falls to zero."""
         warmup, steps = self.train.warmup, self.train.steps
-        return warmup if self.train.decay == "sqrt" else max(1, round(warmup / (1 + warmup / steps)))
+        return warmup if self.train.lr_decay == "sqrt" else max(1, round(warmup / (1 + warmup / steps)))
 
     def record(self, steps: Sequence[int]) -> dict[str, Any]:
         return {
@@ -53,7 +53,7 @@ class Curve:
             "d_model": self.d_model,
             "warmup": self.train.warmup,
             "lr_scale": self.train.lr_scale,
-            "decay": self.train.decay,
+            "decay": self.train.lr_decay,
             "peak": self.rate(self.peak_step),
             "rates": {str(step): self.rate(step) for step in steps},
         }
@@ -123,7 +123,7 @@ def _draw_curve(axes: "Axes", curve: Curve, colour: str, steps: NDArray[np.float
     """With a point at the peak; a rate that has reached zero has no place among powers of ten."""
     at = sorted({*steps.astype(int).tolist(), curve.peak_step})
     shown = [(step, rate) for step in at if step <= steps[-1] and (rate := curve.rate(step))]
-    style = "-" if curve.train.decay == "sqrt" else "--"
+    style = "-" if curve.train.lr_decay == "sqrt" else "--"
     axes.plot(*zip(*shown, strict=True), style, color=colour, linewidth=2, label=curve.name)
     axes.plot(*max(shown, key=lambda point: point[1]), "o", color=colour, markersize=5)
 

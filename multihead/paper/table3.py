@@ -178,8 +178,8 @@ SHARED: Settings = {
     **{name: value for name, value in PRESETS["tiny"].items() if not name.startswith("model.")},
     "model.norm": "pre",
     "train.steps": 1_000_000,
-    "train.keep": 1,
-    "train.average": 1,
+    "train.keep_checkpoints": 1,
+    "train.average_checkpoints": 1,
     "train.bleu_sentences": 0,
 }
 

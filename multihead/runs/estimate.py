@@ -144,7 +144,9 @@ def _plan(
     train = asked.train
     tokens = train.steps * measured.tokens_a_step
     flops = counted_flops(asked.model, tokens) * (2 if train.r_drop else 1)  # R-Drop reads each pair twice
-    checkpoints = (train.keep + 2) * 3 * 4 * parameters  # weights and two moments; the best one, and one being written
+    checkpoints = (
+        (train.keep_checkpoints + 2) * 3 * 4 * parameters
+    )  # weights and two moments; the best one, and one being written
     shards = n_pairs * (2 * tokens_a_pair + 16) + 160 * n_pairs  # ids and ends; while it is prepared, cleaned text
     made = Estimate(
         preset=preset,

@@ -163,7 +163,7 @@ class TrainingLoop:
         # A folder of this step that this run neither wrote nor resumed from is damaged: it is replaced.
         if state.step != self._saved_step or self._complete():
             save_checkpoint(self.checkpoints, saved)
-        regular = self._regular_steps()[-self.config.keep :]
+        regular = self._regular_steps()[-self.config.keep_checkpoints :]
         prune(self.checkpoints, {*regular, state.best_step, state.step})
 
     def _regular_steps(self) -> list[int]:
@@ -199,7 +199,7 @@ class TrainingLoop:
         Where a text is learned by heart the loss rises long before translations get worse. So an average that clearly
         translates better is published all the same.
         """
-        state, folders = self.trainer.state, self._intact(self._regular_steps()[-self.config.average :])
+        state, folders = self.trainer.state, self._intact(self._regular_steps()[-self.config.average_checkpoints :])
         weights = average_checkpoints(folders)
         load_weights(self.trainer.model, weights, self.checkpoints)
         average = Candidate(f"the average of {len(folders)} checkpoints", weights, self.trainer.validation_loss())
@@ -233,7 +233,7 @@ class TrainingLoop:
     def _shortlists(self) -> list[Shortlist]:
         """Learn shortlists, the smallest first; words of the model that the run started from stay possible."""
         trainer, before = self.trainer, None
-        if self.config.start_from:
+        if self.config.base_model:
             before = load_shortlist(self.output / SHORTLIST_FOLDER) or load_shortlist(
                 self.output
             )  # as older versions kept it
@@ -254,7 +254,7 @@ class TrainingLoop:
         return {
             "steps": state.step,
             "published": published,
-            **({"started_from": self.config.start_from} if self.config.start_from else {}),
+            **({"started_from": self.config.base_model} if self.config.base_model else {}),
             CORPUS_CHECKSUM: corpus_identity(self.output / "data"),
             "parameters": parameters,
             "target_tokens": state.tokens_seen,

@@ -7,12 +7,12 @@ from multihead.data.cleaning import DROP_REASONS
 from multihead.data.shards import CorpusSummary
 from multihead.storage.model_folder import Provenance
 
-UNKNOWN_LICENSE = "not given (`--set data.licence=...`); fill it in before you share the model"
+UNKNOWN_LICENSE = "not given (`--set data.license=...`); fill it in before you share the model"
 
 
 def write_card(name: str, config: RunConfig, summary: CorpusSummary, provenance: Provenance) -> str:
     """README.md of a model folder."""
-    model, data, start = config.model, config.data, config.train.start_from
+    model, data, start = config.model, config.data, config.train.base_model
     languages = f"{data.source_lang or '?'} → {data.target_lang or '?'}"
     return "\n".join(
         [
@@ -26,7 +26,7 @@ def write_card(name: str, config: RunConfig, summary: CorpusSummary, provenance:
             *([f"{summary.description}\n"] if summary.description else []),
             f"- {summary.train_pairs:,} training pairs, {summary.valid_pairs:,} for validation",
             *_cleaning(summary),
-            f"- licence of the text: {data.licence or UNKNOWN_LICENSE}\n",
+            f"- licence of the text: {data.license or UNKNOWN_LICENSE}\n",
             "## Training\n",
             *([f"- started from {Path(start).name}: its text and licence count too"] if start else []),
             f"- {provenance['steps']:,} steps, {provenance['target_tokens']:,} target tokens, "

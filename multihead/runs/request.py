@@ -16,7 +16,7 @@ from multihead.data.parallel_text import (
 from multihead.errors import UsageError
 
 MODEL_VOCAB = "model.vocab_size"
-START_FROM = "train.start_from"
+START_FROM = "train.base_model"
 CORPUS_CHECKSUM = "corpus_sha256"  # in the provenance of a run: which prepared corpus it is trained on
 
 

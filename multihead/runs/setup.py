@@ -58,14 +58,14 @@ def _preset_of(request: TrainingRequest, stored: RunConfig) -> Settings:
     if not request.preset:
         return {}
     preset = presets.preset(request.preset)
-    if not stored.train.start_from:
+    if not stored.train.base_model:
         return preset
     return {name: value for name, value in for_fine_tuning(preset).items() if not is_fixed(name)}
 
 
 def _settings_of(request: TrainingRequest, stored: RunConfig) -> Settings:
     """Return the settings, with the model to start from under the name by which the run knows it."""
-    name = stored.train.start_from
+    name = stored.train.base_model
     is_same = is_same_model(str(request.settings.get(START_FROM, "")), name)
     return {**request.settings, START_FROM: name} if is_same else request.settings
 
@@ -114,7 +114,7 @@ def _start_new(request: TrainingRequest, talk: Log, n_processes: int) -> tuple[R
     preset = presets.preset(request.preset) if request.preset else {}
     asked = configure(preset, prepared, request.languages(), request.settings)
     _refuse_contradictions(request, asked, prepared)
-    start = open_base_model(asked.train.start_from) if asked.train.start_from else None
+    start = open_base_model(asked.train.base_model) if asked.train.base_model else None
     if start:
         asked = start.kept_in(asked, request.settings)
     folder = _corpus_in(request, data) if request.data else data

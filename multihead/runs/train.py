@@ -69,7 +69,7 @@ def _make_trainer(request: TrainingRequest, ranks: ProcessGroup, talk: Log, star
     if saved := ranks.from_first(lambda: _checkpoint_to_resume(request.output, talk)):
         trainer.restore(load_checkpoint(saved), saved)
         talk(f"going on from step {trainer.state.step:,}")
-    elif name := run_config.train.start_from:
+    elif name := run_config.train.base_model:
         load_weights(trainer.trained, weights_of(open_base_model(name).model), Path(name), shard_like)
     processes = "" if ranks.n_ranks == 1 else f", {ranks.n_ranks} processes ({run_config.train.parallel})"
     talk(

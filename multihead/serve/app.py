@@ -29,10 +29,10 @@ Result = TypeVar("Result")
 Handler = Callable[["AppState", Request], Awaitable[Response]]
 
 _PAGE = {  # what the page is made of, and where each file is
-    "/": ("serve/page/index.html", "text/html; charset=utf-8"),
-    "/app.js": ("serve/page/app.js", "text/javascript; charset=utf-8"),
-    "/style.css": ("serve/page/style.css", "text/css; charset=utf-8"),
-    "/icon.svg": ("serve/page/icon.svg", "image/svg+xml"),
+    "/": ("page/index.html", "text/html; charset=utf-8"),
+    "/app.js": ("page/app.js", "text/javascript; charset=utf-8"),
+    "/style.css": ("page/style.css", "text/css; charset=utf-8"),
+    "/icon.svg": ("page/icon.svg", "image/svg+xml"),
     "/attention.js": ("assets/attention.js", "text/javascript; charset=utf-8"),
     "/attention.css": ("assets/attention.css", "text/css; charset=utf-8"),
 }
@@ -224,7 +224,9 @@ async def page(server: AppState, request: Request) -> Response:
 
 @cache
 def _content(name: str) -> str:
-    return files("multihead").joinpath(name).read_text(encoding="utf-8").replace("__VIEWER__", asset("viewer.html"))
+    return (
+        files("multihead.serve").joinpath(name).read_text(encoding="utf-8").replace("__VIEWER__", asset("viewer.html"))
+    )
 
 
 def _client(request: Request) -> str:

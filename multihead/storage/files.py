@@ -11,7 +11,7 @@ from filelock import FileLock, Timeout
 
 from multihead.errors import UserError
 
-BUNDLED = Path(__file__).parent / "models"  # models that come with the package
+BUNDLED = Path(__file__).parents[1] / "bundled"  # models that come with the package
 BLOCK = 1 << 20  # bytes
 MAX_BLOCKS = 256  # of a file that are read to recognize it
 

@@ -20,7 +20,7 @@ class Objective(nn.Module):
         self.hidden = torch.compile(model.hidden, dynamic=True) if compiled else model.hidden
 
     def forward(self, batch: Batch, smoothing: float, r_drop: float) -> tuple[Tensor, Tensor]:
-        """Return the smoothed and the plain loss, summed over the tokens of a batch; with R-Drop, the mean of two passes."""
+        """Return smoothed and plain loss, summed over the tokens of a batch; with R-Drop, the mean of two passes."""
         n_passes = 2 if r_drop else 1
         source, target_in = (ids.repeat(n_passes, 1) for ids in (batch.source, batch.target_in))
         real = batch.target_out != PAD_ID  # B T

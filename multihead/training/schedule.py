@@ -11,11 +11,11 @@ from multihead.config.schema import TrainConfig
 def learning_rate(step: int, d_model: int, config: TrainConfig, share: float = 0.0) -> float:
     """§5.3, eq. (3): up in a straight line for `warmup` steps, then down with the square root of the step.
 
-    With `decay="linear"` it goes down with the `share` of the run that is done instead, and ends at zero: a short run
+    With `lr_decay="linear"` it goes down with the `share` of the run that is done instead, and ends at zero: a short run
     learns most while its rate falls.
     """
     up = step * config.warmup**-1.5
-    down = (1 - share) * config.warmup**-0.5 if config.decay == "linear" else step**-0.5
+    down = (1 - share) * config.warmup**-0.5 if config.lr_decay == "linear" else step**-0.5
     rate: float = config.lr_scale * d_model**-0.5 * min(up, down)
     return rate
 

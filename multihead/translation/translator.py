@@ -140,7 +140,9 @@ class Translator:
 
     def _add(self, job: "SourceLine", sentence: str, gap: str) -> None:
         """Add the segments of a sentence: itself, or the parts of one that is too long for the model."""
-        if self.config.data.haste and sentence.isupper() and " " in sentence:  # it was taught lower case, not capitals
+        if (
+            self.config.data.casing_noise and sentence.isupper() and " " in sentence
+        ):  # it was taught lower case, not capitals
             job.warnings.append("capitals: the text was read in lower case")
             sentence = sentence.lower()
         ids = self._encode(sentence) if len(sentence) <= LONG_PIECE * self.max_tokens else []

@@ -91,8 +91,8 @@ def best_scores(found: Sequence[SearchResult]) -> list[float]:
 SHAPES: list[dict[str, object]] = [
     {},  # the paper's: post-norm, all tied, sinusoids, no biases; with heads of unequal width
     {"norm": "pre"},
-    {"tie": "target"},
-    {"tie": "none", "output_bias": True},
+    {"tie_embeddings": "target"},
+    {"tie_embeddings": "none", "output_bias": True},
     {"positions": "learned"},
     {"attention_bias": True},
     {"activation": "gelu"},
@@ -133,7 +133,7 @@ def test_every_weight_has_its_place(shape: dict[str, object]) -> None:
 
 def test_a_quantized_export_leaves_the_model_alone(tmp_path: Path) -> None:
     """CTranslate2 quantizes in place."""
-    model = random_model(tie="none")
+    model = random_model(tie_embeddings="none")
     before = {name: weight.clone() for name, weight in weights_of(model).items()}
     export_ctranslate2(model, TOKENIZER, tmp_path / "export", "int8")
     assert all(torch.equal(weight, before[name]) for name, weight in weights_of(model).items())

@@ -204,8 +204,16 @@ def test_a_stored_table_of_positions_has_to_be_ours(tmp_path: Path) -> None:
 OURS: list[Shape] = [
     {"d_model": 12, "n_heads": 3, "d_k": 4, "d_v": 4},
     {"d_model": 12, "n_heads": 3, "d_k": 2, "d_v": 4},  # row B of Table 3
-    {"d_model": 12, "n_heads": 3, "d_k": 4, "d_v": 4, "tie": "target", "activation": "gelu"},
-    {"d_model": 12, "n_heads": 3, "d_k": 4, "d_v": 4, "tie": "none", "attention_bias": True, "output_bias": True},
+    {"d_model": 12, "n_heads": 3, "d_k": 4, "d_v": 4, "tie_embeddings": "target", "activation": "gelu"},
+    {
+        "d_model": 12,
+        "n_heads": 3,
+        "d_k": 4,
+        "d_v": 4,
+        "tie_embeddings": "none",
+        "attention_bias": True,
+        "output_bias": True,
+    },
     {"d_model": 15, "n_heads": 3, "d_k": 5, "d_v": 5, "activation": "swish", "encoder_layers": 1},
 ]
 TOKENIZER = SubwordTokenizer.learn(SENTENCES * 3, 300)

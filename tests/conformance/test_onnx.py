@@ -24,7 +24,14 @@ TOKENIZER = SubwordTokenizer.learn(["a man", "ein Mann"] * 3, 270)
 EXAMPLE = Path(__file__).parents[2] / "examples" / "onnx_translate.py"
 SHAPES: list[dict[str, object]] = [
     {"max_len": 256},  # the paper's, with heads of unequal width
-    {"max_len": 256, "norm": "pre", "positions": "learned", "attention_bias": True, "tie": "none", "output_bias": True},
+    {
+        "max_len": 256,
+        "norm": "pre",
+        "positions": "learned",
+        "attention_bias": True,
+        "tie_embeddings": "none",
+        "output_bias": True,
+    },
 ]
 
 

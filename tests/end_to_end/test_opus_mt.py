@@ -12,7 +12,7 @@ from starlette.testclient import TestClient
 from typer.testing import CliRunner
 
 import multihead
-from multihead.cli.app import app
+from multihead.cli.main import app
 from multihead.config.schema import ENGINES
 from multihead.interop.formats import export
 from multihead.text.tokenizer import SubwordTokenizer

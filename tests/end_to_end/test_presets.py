@@ -18,7 +18,7 @@ from tests.conftest import QUICK
 SMALL = ("tiny", "rnn-attention", "convs2s", "bytenet")
 FEW_STEPS: Settings = {"train.steps": 2, "train.bleu_sentences": 2, "data.max_length": 32}
 VARIANTS: list[Settings] = [
-    {"model.score": "additive"},
+    {"model.attention_score": "additive"},
     {"model.positions": "relative"},
     *({"model.encoder_mixer": name, "model.window": 4} for name in sorted(MIXERS)),
     *({"model.decoder_mixer": name, "model.window": 4} for name in sorted(set(MIXERS) - {"linformer", "bigbird"})),

@@ -31,7 +31,7 @@ ONE_STEP: Settings = {"train.steps": 1, "train.lr_scale": 1e-6, "data.max_length
 @pytest.fixture
 def request_from(toy_text: tuple[Path, Path], trained: Path, tmp_path: Path) -> TrainingRequest:
     source, target = toy_text
-    settings = {**ONE_STEP, "train.start_from": str(trained)}
+    settings = {**ONE_STEP, "train.base_model": str(trained)}
     return TrainingRequest(output=tmp_path / "run", source=source, target=target, settings=settings)
 
 
@@ -93,7 +93,7 @@ def test_a_run_that_was_cut_off_before_its_first_checkpoint_starts_from_the_mode
 
 def test_a_run_goes_on_after_its_model_is_gone(request_from: TrainingRequest, trained: Path, tmp_path: Path) -> None:
     model = copy_of(trained, tmp_path / "model")
-    begun = with_settings(request_from, {"train.start_from": str(model)})
+    begun = with_settings(request_from, {"train.base_model": str(model)})
     train(begun)
     shutil.rmtree(model)
     train(with_settings(begun, {"train.steps": 2}))
@@ -126,7 +126,7 @@ def test_languages_are_the_models_if_nothing_else_is_said(
     request_from: TrainingRequest, trained: Path, tmp_path: Path
 ) -> None:
     model = copy_of(trained, tmp_path / "model", source_lang="en", target_lang="de")
-    train(with_settings(request_from, {"train.start_from": str(model), "data.target_lang": "fr"}))
+    train(with_settings(request_from, {"train.base_model": str(model), "data.target_lang": "fr"}))
     data = read_config(request_from.output).data
     assert (data.source_lang, data.target_lang) == ("en", "fr")
 
@@ -134,12 +134,12 @@ def test_languages_are_the_models_if_nothing_else_is_said(
 def test_an_imported_model_is_refused_in_words(request_from: TrainingRequest, trained: Path, tmp_path: Path) -> None:
     model = copy_of(trained, tmp_path / "model", tokenizer="unigram")
     with pytest.raises(UserError, match="an imported model translates, but cannot be trained on"):
-        train(with_settings(request_from, {"train.start_from": str(model)}))
+        train(with_settings(request_from, {"train.base_model": str(model)}))
 
 
 def test_a_model_that_is_not_there_is_refused_before_any_work(request_from: TrainingRequest) -> None:
     with pytest.raises(UserError, match="there is no model 'nowhere'"):
-        train(with_settings(request_from, {"train.start_from": "nowhere"}))
+        train(with_settings(request_from, {"train.base_model": "nowhere"}))
     assert not (request_from.output / "data").exists()
 
 

@@ -29,7 +29,7 @@ BY_HEART = {
     "model.dropout": 0.0,
     "data.batch_tokens": 512,
     "train.steps": 300,
-    "train.average": 2,
+    "train.average_checkpoints": 2,
     "train.validate_every": 20,
     "train.bleu_sentences": 100,
 }
@@ -152,7 +152,13 @@ def test_a_run_without_improvement_stops_early(quick_request: TrainingRequest) -
 def test_the_best_checkpoint_is_kept_and_published_when_the_average_is_worse(quick_request: TrainingRequest) -> None:
     """A rate that explodes after a good start: the last checkpoints are worse than an early one."""
     train(replace(quick_request, settings={**QUICK, "train.steps": 8}))
-    settings = {**QUICK, "train.lr_scale": 500.0, "train.keep": 2, "train.average": 2, "train.validate_every": 2}
+    settings = {
+        **QUICK,
+        "train.lr_scale": 500.0,
+        "train.keep_checkpoints": 2,
+        "train.average_checkpoints": 2,
+        "train.validate_every": 2,
+    }
     request = replace(quick_request, output=quick_request.output.with_name("wild"), settings=settings)
     said = talk_of(request)
     best = min((record["valid_loss"], record["step"]) for record in read_log(request.output) if "valid_loss" in record)

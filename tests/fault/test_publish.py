@@ -27,7 +27,13 @@ from tests.fault.test_resume import InterruptingConsole, processes
 
 __all__ = ["processes"]  # a fixture
 
-SETTINGS = {**QUICK, "train.steps": 6, "train.save_every": 2, "train.keep": 3, "train.average": 3}
+SETTINGS = {
+    **QUICK,
+    "train.steps": 6,
+    "train.save_every": 2,
+    "train.keep_checkpoints": 3,
+    "train.average_checkpoints": 3,
+}
 PUBLISHED: tuple[str, ...] = (
     "config.json",
     "tokenizer.json",
@@ -194,7 +200,7 @@ def tuned(run: TrainingRequest) -> TrainingRequest:
     first = in_folder(run, "first")
     train(first)
     settings = {name: value for name, value in SETTINGS.items() if not name.startswith("model.")}
-    settings |= {"train.start_from": str(first.output), "train.log_every": 1}
+    settings |= {"train.base_model": str(first.output), "train.log_every": 1}
     return replace(in_folder(run, "tuned"), preset=None, settings=settings)
 
 
@@ -215,7 +221,7 @@ def test_a_run_that_is_not_published_has_no_shortlist_of_the_model_it_started_fr
 
 
 def test_a_model_without_a_shortlist_leaves_none(tuned: TrainingRequest) -> None:
-    Path(str(tuned.settings["train.start_from"]), "shortlist.safetensors").unlink()
+    Path(str(tuned.settings["train.base_model"]), "shortlist.safetensors").unlink()
     train(tuned)
     assert load_shortlist(tuned.output) is None
     train(replace(tuned, settings={**tuned.settings, "train.steps": 8}))
@@ -267,7 +273,13 @@ def test_a_damaged_checkpoint_among_those_averaged_does_not_stop_publishing(run:
 
 def test_an_average_is_published_if_the_best_checkpoint_is_damaged(run: TrainingRequest) -> None:
     """A rate that explodes: the first validation is the best."""
-    settings = {**SETTINGS, "train.lr_scale": 500.0, "train.validate_every": 1, "train.average": 2, "train.keep": 2}
+    settings = {
+        **SETTINGS,
+        "train.lr_scale": 500.0,
+        "train.validate_every": 1,
+        "train.average_checkpoints": 2,
+        "train.keep_checkpoints": 2,
+    }
     request = replace(run, settings=settings)
     train(request)
     best = load_checkpoint(request.output / "checkpoints" / "step-6").state.best_step

@@ -104,7 +104,7 @@ def test_a_signal_to_one_rank_saves_and_ends_all_with_0(
 @pytest.mark.slow
 def test_minutes_are_those_of_the_first_rank(quick_request: TrainingRequest) -> None:
     """All of them stop at the same step, whichever it is, or one would wait for the others without end."""
-    settings = {**LONG, "train.minutes": 0.1, "train.decay": "linear"}
+    settings = {**LONG, "train.minutes": 0.1, "train.lr_decay": "linear"}
     on_ranks(2, train, replace(quick_request, settings=settings))
     steps = published_step(quick_request.output)
     assert steps is not None and steps < 100_000

@@ -17,7 +17,7 @@ import pytest
 from rich.console import Console
 from typer.testing import CliRunner
 
-from multihead.cli.app import app
+from multihead.cli.main import app
 from multihead.errors import UsageError
 from multihead.runs.request import TrainingRequest
 from multihead.runs.train import train
@@ -27,7 +27,13 @@ from multihead.training.checkpoint import load_checkpoint
 from tests.conftest import QUICK
 
 # Saves often, validates off the beat of saving, and crosses several epochs.
-SETTINGS = {**QUICK, "train.save_every": 3, "train.keep": 5, "train.validate_every": 4, "train.log_every": 1}
+SETTINGS = {
+    **QUICK,
+    "train.save_every": 3,
+    "train.keep_checkpoints": 5,
+    "train.validate_every": 4,
+    "train.log_every": 1,
+}
 
 
 @pytest.fixture(scope="module")
@@ -200,7 +206,7 @@ def test_an_interrupted_command_resumes(
     settings = {**QUICK, "train.steps": 4, "train.log_every": 1}
     if starts_from_a_model:
         settings = {name: value for name, value in settings.items() if not name.startswith("model.")}
-        settings["train.start_from"] = str(first_model)
+        settings["train.base_model"] = str(first_model)
     request = replace(quick_request, preset=preset, settings=settings)
     with pytest.raises(KeyboardInterrupt):
         train(request, InterruptingConsole(stderr=True))
@@ -220,11 +226,11 @@ def test_a_model_to_start_from_may_be_spelled_in_other_ways(
     monkeypatch.chdir(first_model.parent)
     settings = {name: value for name, value in QUICK.items() if not name.startswith("model.")}
     for steps, name in enumerate(["model", "./model", str(first_model)], start=1):
-        given = {**settings, "train.steps": steps, "train.start_from": name}
+        given = {**settings, "train.steps": steps, "train.base_model": name}
         train(replace(quick_request, preset=None, settings=given))
         assert published_step(quick_request.output) == steps
-    with pytest.raises(UsageError, match=r"has train\.start_from=model, not en-de"):
-        train(replace(quick_request, preset=None, settings={**settings, "train.start_from": "en-de"}))
+    with pytest.raises(UsageError, match=r"has train\.base_model=model, not en-de"):
+        train(replace(quick_request, preset=None, settings={**settings, "train.base_model": "en-de"}))
 
 
 def test_a_command_with_a_run_file_a_vocabulary_and_minutes_resumes(

@@ -244,7 +244,7 @@ def test_where_nobody_can_listen_is_said_in_words(served: Process, host: str) ->
 
 def test_what_is_not_installed_is_named() -> None:
     code = "import sys; sys.modules['starlette'] = None; sys.argv = ['multihead', 'serve', 'en-de']\n"
-    code += "from multihead.cli import main; main()"
+    code += "from multihead.cli.main import main; main()"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
     assert done.returncode == 1
     assert "pip install 'multihead[serve]'" in done.stderr

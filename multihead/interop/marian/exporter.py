@@ -91,10 +91,10 @@ def _marian_weights(model: Transformer, places: VocabularyMapping) -> Tensors:
             elif ".w_" in name:
                 tensor = pad_heads(name, tensor, config, width)
             tensors[f"{theirs}.{kind}"] = reordered(f"{name}.{kind}", tensor, axes)
-    embeddings = {SHARED: "source"} if config.tie == "all" else {SOURCE: "source", TARGET: "target"}
+    embeddings = {SHARED: "source"} if config.tie_embeddings == "all" else {SOURCE: "source", TARGET: "target"}
     for theirs, side in embeddings.items():
         tensors[theirs] = ours[f"{side}_embedding.weight"][ids][:, axes]
-    if config.tie == "none":
+    if config.tie_embeddings == "none":
         tensors[OUTPUT] = ours["output.weight"][ids][:, axes]
     bias = ours.get("output.bias")
     tensors[OUTPUT_BIAS] = (torch.zeros(len(ids)) if bias is None else bias[ids]).unsqueeze(0)
@@ -121,8 +121,8 @@ def _marian_config(config: ModelConfig, places: VocabularyMapping) -> dict[str, 
         "activation_function": config.activation,
         "max_position_embeddings": config.max_len,
         "scale_embedding": True,
-        "share_encoder_decoder_embeddings": config.tie == "all",
-        "tie_word_embeddings": config.tie != "none",
+        "share_encoder_decoder_embeddings": config.tie_embeddings == "all",
+        "tie_word_embeddings": config.tie_embeddings != "none",
         "dropout": config.dropout,
         "attention_dropout": 0.0,
         "activation_dropout": 0.0,

@@ -169,7 +169,7 @@ def _native_config(config: MarianConfig, tensors: Tensors, places: VocabularyMap
             "model.activation": ACTIVATIONS[config.activation_function],
             "model.attention_bias": "encoder.0.self_attention.w_q.bias" in tensors,
             "model.output_bias": "output.bias" in tensors,
-            "model.tie": config.tie,
+            "model.tie_embeddings": config.tie,
             "data.tokenizer": "bpe" if places.is_own else "unigram",
             "data.unicode": "none",  # SentencePiece models bring their own normalization
             "data.max_length": min(MAX_TOKENS, config.max_position_embeddings - 1),

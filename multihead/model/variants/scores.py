@@ -95,4 +95,4 @@ def make_score(config: ModelConfig) -> Score:
         "dot": DotProduct,
         "additive": partial(Additive, config),
     }
-    return scores[config.score]()
+    return scores[config.attention_score]()

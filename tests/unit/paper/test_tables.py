@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 from typer.testing import CliRunner
 
-from multihead.cli.app import app
+from multihead.cli.main import app
 from multihead.config.presets import PRESETS, preset
 from multihead.config.resolve import configure
 from multihead.config.schema import ModelConfig, RunConfig
@@ -215,7 +215,13 @@ def test_all_rows_share_what_they_are_trained_with(prepared: Path, tmp_path: Pat
     study = table3.Study(corpus=prepared, output=tmp_path, minutes=5)
     runs = [configure(preset(request.preset or ""), request.settings) for request in map(study.request, table3.TABLE_3)]
     assert (
-        len({(run.data, run.train.steps, run.train.minutes, run.train.warmup, run.train.average) for run in runs}) == 1
+        len(
+            {
+                (run.data, run.train.steps, run.train.minutes, run.train.warmup, run.train.average_checkpoints)
+                for run in runs
+            }
+        )
+        == 1
     )
     assert {run.model.norm for run in runs} == {"pre"}
     assert {run.train.label_smoothing for run in runs} == {0.0, 0.1, 0.2}
@@ -449,5 +455,5 @@ def test_a_terminal_gets_rules(monkeypatch: pytest.MonkeyPatch, capsys: pytest.C
 
 @pytest.mark.parametrize("command", ["table3", "schedule"])
 def test_the_page_shows_what_the_command_prints(command: str) -> None:
-    page = (Path(__file__).parents[2] / "docs" / "paper.md").read_text(encoding="utf-8")
+    page = (Path(__file__).parents[3] / "docs" / "paper.md").read_text(encoding="utf-8")
     assert run(command) in page

@@ -15,7 +15,7 @@ from multihead.text.tokenizer import SubwordTokenizer
 from multihead.training.trainer import Trainer
 from multihead.translation.engines.torch_engine import TorchEngine
 from tests.conftest import QUICK
-from tests.unit.test_search import make
+from tests.unit.translation.test_search import make
 
 ROOM_MB = 8  # what the allocator and the profilers of tests may still add
 

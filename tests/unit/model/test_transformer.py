@@ -27,8 +27,8 @@ SHAPES = [
     {},
     {"norm": "pre"},
     {"positions": "learned"},
-    {"tie": "target"},
-    {"tie": "none", "output_bias": True},
+    {"tie_embeddings": "target"},
+    {"tie_embeddings": "none", "output_bias": True},
     {"attention_bias": True, "activation": "gelu"},
 ]
 
@@ -152,7 +152,7 @@ def test_padding_changes_nothing(changes: dict[str, object]) -> None:
 
 
 def test_no_gradient_flows_into_padding() -> None:
-    model, source, target = make(tie="none"), ids(2, 5), ids(2, 4)
+    model, source, target = make(tie_embeddings="none"), ids(2, 5), ids(2, 4)
     model(nn.functional.pad(source, (0, 2)), target).sum().backward()
     gradient = model.source_embedding.weight.grad
     assert gradient is not None
@@ -195,7 +195,12 @@ def test_sentences_may_have_different_numbers_of_rows() -> None:
 
 
 def test_only_the_words_that_are_given_can_be_said() -> None:
-    model, source, target, words = make(output_bias=True, tie="none"), ids(2, 6), ids(2, 1), torch.tensor([3, 9, 20])
+    model, source, target, words = (
+        make(output_bias=True, tie_embeddings="none"),
+        ids(2, 6),
+        ids(2, 1),
+        torch.tensor([3, 9, 20]),
+    )
     state = model.start(source, words)
     expected = model(source, target)[:, 0, words]
     torch.testing.assert_close(model.step(target[:, 0], state), expected, atol=1e-5, rtol=1e-5)
@@ -224,7 +229,7 @@ def test_the_three_embeddings_are_one_matrix() -> None:
 
 
 def test_embeddings_can_be_untied() -> None:
-    shared, target, none = (count_parameters(make(tie=tie)) for tie in ("all", "target", "none"))
+    shared, target, none = (count_parameters(make(tie_embeddings=tie)) for tie in ("all", "target", "none"))
     assert (target - shared, none - shared) == (31 * 12, 2 * 31 * 12)
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from multihead.cli.app import app
+from multihead.cli.main import app
 from multihead.config.schema import ModelConfig
 from multihead.errors import UserError
 from multihead.hardware.flops import GPUS, counted_flops

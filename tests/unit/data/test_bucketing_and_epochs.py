@@ -137,7 +137,7 @@ def test_augmented_batches_go_on_exactly_too(tmp_path: Path) -> None:
     prepare(text, tmp_path / "data", DataConfig())
     tokenizer = SubwordTokenizer.load(tmp_path / "data" / "tokenizer.json")
     pairs = Shards(tmp_path / "data", "train")
-    augment = augmentation(tokenizer, DataConfig(bpe_dropout=0.5, haste=0.5))
+    augment = augmentation(tokenizer, DataConfig(bpe_dropout=0.5, casing_noise=0.5))
     whole = list(islice(stream_batches(pairs, 300, 1, Cursor(), augment), 20))
     rest = list(islice(stream_batches(pairs, 300, 1, whole[6][1], augment), 13))
     plain = list(islice(stream_batches(pairs, 300, 1, Cursor()), 20))

@@ -8,12 +8,11 @@ import torch
 
 from multihead.config.schema import SearchConfig
 from multihead.data.shards import Shards
-from multihead.runs import learn_shortlist
-from multihead.runs.learn_shortlist import MAX_LINKS, Size, Vary, _sample, learn_shortlists, shortlist_of
+from multihead.runs.learn_shortlist import Size, Vary, _sample, learn_shortlists, shortlist_of
 from multihead.storage.shortlist import Shortlist, load_shortlist
 from multihead.text.tokenizer import EOS_ID
 from multihead.translation.search.beam import search
-from tests.unit.test_search import make, sources
+from tests.unit.translation.test_search import make, sources
 
 
 class Pairs(Shards):
@@ -77,8 +76,8 @@ def test_words_of_another_form_have_candidates_too() -> None:
 def test_of_a_large_corpus_a_part_is_enough_if_every_word_is_in_it(monkeypatch: pytest.MonkeyPatch) -> None:
     pairs = a_dictionary()
     pairs._pairs += Pairs([([21, 10], [41, 30, 50]), ([21, 11], [41, 31, 50])])._pairs
-    monkeypatch.setattr(learn_shortlist, "MAX_LINKS", 2000)
-    assert len(_sample(pairs, 60, MAX_LINKS)) < 150
+    monkeypatch.setattr("multihead.runs.learn_shortlist.MAX_LINKS", 2000)
+    assert len(_sample(pairs, 60, 2000)) < 150
     learned = learned_from(pairs)
     assert learned.candidates[10:20, 0].tolist() == list(range(30, 40))
     assert 41 in learned.candidates[21].tolist()

@@ -17,9 +17,9 @@ from multihead.config.resolve import configure
 from multihead.config.schema import ModelSearch, RunConfig, SearchConfig
 from multihead.errors import UsageError, UserError
 from multihead.model.transformer import Transformer
-from multihead.text import lines
 from multihead.text.lines import TextInput
 from multihead.text.tokenizer import SubwordTokenizer
+from multihead.translation import translator
 from multihead.translation.engine import Hypothesis, SearchResult
 from multihead.translation.engines import ctranslate2_engine, torch_engine
 from multihead.translation.guard import has_loop, numbers
@@ -224,7 +224,7 @@ def _id_of(piece: str) -> int:
 
 
 def test_a_text_beyond_the_limit_is_cut_with_a_warning(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(lines, "MAX_CHARACTERS", 100)
+    monkeypatch.setattr(translator, "MAX_CHARACTERS", 100)
     result = random_translator(max_length=20).translate("x" * 1_000_000, **FAST)
     assert result.warnings[0] == "cut: the text has 1,000,000 characters; the first 100 were read"
 
@@ -411,7 +411,7 @@ def test_an_unknown_model_is_refused_in_words_that_name_the_bundled_ones() -> No
 
 def test_a_model_that_was_taught_small_letters_reads_capitals_as_such() -> None:
     """Capitals that were never seen fall into pieces of one letter; a single word may be a name, and stays."""
-    hasty = random_translator(haste=0.2)
+    hasty = random_translator(casing_noise=0.2)
     shouted = hasty.translate("A MAN RIDES HIS BIKE, DOESN'T HE?", **FAST)
     assert shouted.text == hasty.translate("a man rides his bike, doesn't he?", **FAST).text
     assert shouted.warnings[0].startswith("capitals:")

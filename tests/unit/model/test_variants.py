@@ -23,12 +23,12 @@ SMALL = {"window": 4, "relative_distance": 2, "projected_length": 3}  # so that 
 CHOICES: list[dict[str, object]] = [
     {"positions": "none"},
     {"positions": "relative"},
-    {"score": "dot"},
-    {"score": "additive"},
+    {"attention_score": "dot"},
+    {"attention_score": "additive"},
     *[dict[str, object](encoder_mixer=name) for name in IN_ENCODER],
     *[dict[str, object](decoder_mixer=name) for name in IN_DECODER],
-    {"encoder_mixer": "local", "decoder_mixer": "local", "score": "additive", "norm": "pre"},
-    {"encoder_mixer": "bigbird", "score": "dot", "global_tokens": 1, "random_blocks": 3},
+    {"encoder_mixer": "local", "decoder_mixer": "local", "attention_score": "additive", "norm": "pre"},
+    {"encoder_mixer": "bigbird", "attention_score": "dot", "global_tokens": 1, "random_blocks": 3},
     {"encoder_mixer": "convolution", "decoder_mixer": "gated", "kernel": 4},
 ]
 every_choice = pytest.mark.parametrize("choice", CHOICES, ids=lambda choice: " ".join(map(str, choice.values())))
@@ -126,7 +126,7 @@ def sees_by_loops(mixer: SparseAttention, n_places: int) -> Tensor:
 def test_sparse_attention_is_full_attention_under_a_mask(
     n_places: int, n_global: int, n_random: int, score: str
 ) -> None:
-    mixer = SparseAttention(shape(score=score), 1, False, n_global, n_random).double()
+    mixer = SparseAttention(shape(attention_score=score), 1, False, n_global, n_random).double()
     x = numbers(2, n_places, 12)
     seen = sees_by_loops(mixer, n_places)
     assert torch.equal(mixer.dense_mask(x, all_real(n_places, 2)), seen.expand(2, 1, -1, -1))
@@ -321,7 +321,7 @@ def test_what_sees_all_is_refused_in_the_decoder(mixer: str, name: str) -> None:
         shape(decoder_mixer=mixer)
 
 
-@pytest.mark.parametrize("others", [{"score": "dot"}, {"encoder_mixer": "local"}, {"decoder_mixer": "lstm"}])
+@pytest.mark.parametrize("others", [{"attention_score": "dot"}, {"encoder_mixer": "local"}, {"decoder_mixer": "lstm"}])
 def test_relative_positions_need_full_scaled_attention(others: dict[str, object]) -> None:
     with pytest.raises(UsageError, match="positions=relative"):
         shape(positions="relative", **others)
@@ -333,8 +333,8 @@ def test_the_paper_is_made_by_both_and_the_rest_by_one() -> None:
     torch.manual_seed(1)
     same = build_model(shape())
     assert torch.equal(paper(ids(1, 4), ids(1, 4)), same(ids(1, 4), ids(1, 4)))
-    with pytest.raises(ValueError, match=r"model\.score=additive is not in the paper: variants\.build_model"):
-        Transformer(shape(score="additive"))
+    with pytest.raises(ValueError, match=r"model\.attention_score=additive is not in the paper: variants\.build_model"):
+        Transformer(shape(attention_score="additive"))
 
 
 def test_only_self_attention_has_relative_positions() -> None:

@@ -38,7 +38,7 @@ def test_nothing_is_changed_if_nothing_is_asked_for(tokenizer: SubwordTokenizer)
 
 
 def test_haste_changes_the_source_and_never_the_target(tokenizer: SubwordTokenizer) -> None:
-    found = seen(tokenizer, DataConfig(haste=0.5))
+    found = seen(tokenizer, DataConfig(casing_noise=0.5))
     hasty = {"where is the station?", "Where is the station", "where is the station"}
     assert {source for source, _, _ in found} == {SOURCE, *hasty}
     assert {target for _, target, _ in found} == {TARGET}
@@ -56,7 +56,7 @@ def test_bpe_dropout_changes_the_pieces_and_not_the_text(tokenizer: SubwordToken
 
 
 def test_both_together(tokenizer: SubwordTokenizer) -> None:
-    found = seen(tokenizer, DataConfig(bpe_dropout=0.3, haste=0.5))
+    found = seen(tokenizer, DataConfig(bpe_dropout=0.3, casing_noise=0.5))
     assert {target for _, target, _ in found} == {TARGET}
     assert len({source for source, _, _ in found}) == 4
     assert len({n_pieces for source, _, n_pieces in found if source == SOURCE}) > 3
@@ -68,7 +68,7 @@ def test_a_sentence_that_becomes_too_long_stays_as_it_was(
 ) -> None:
     """Small letters that were never seen come in pieces of one letter."""
     longest = len(ids(tokenizer, SOURCE))
-    augment = augmentation(tokenizer, DataConfig(max_length=longest, bpe_dropout=dropout, haste=haste))
+    augment = augmentation(tokenizer, DataConfig(max_length=longest, bpe_dropout=dropout, casing_noise=haste))
     assert augment is not None
     for seed in range(50):
         source, target = augment((ids(tokenizer, SOURCE), ids(tokenizer, TARGET)), random.Random(seed))
@@ -78,7 +78,7 @@ def test_a_sentence_that_becomes_too_long_stays_as_it_was(
 def test_other_forms_are_those_of_haste(tokenizer: SubwordTokenizer) -> None:
     """A shortlist has to know the words of small letters, if the model is taught them."""
     assert noisy_copies(tokenizer, DataConfig(bpe_dropout=0.3)) is None
-    forms = noisy_copies(tokenizer, DataConfig(haste=0.1))
+    forms = noisy_copies(tokenizer, DataConfig(casing_noise=0.1))
     assert forms is not None
     sources = [forms((ids(tokenizer, SOURCE), ids(tokenizer, TARGET)))[0] for _ in range(30)]
     found = {tokenizer.decode(source.tolist()) for source in sources}

@@ -18,7 +18,7 @@ def test_the_defaults_are_the_papers_base_model() -> None:
     assert (model.encoder_layers, model.decoder_layers, model.d_model, model.d_ff) == (6, 6, 512, 2048)
     assert (model.n_heads, model.d_k, model.d_v, model.dropout, model.norm) == (8, 64, 64, 0.1, "post")
     assert (train.beta1, train.beta2, train.eps, train.warmup, train.label_smoothing) == (0.9, 0.98, 1e-9, 4000, 0.1)
-    assert (train.steps, DataConfig().batch_tokens, train.average) == (100_000, 25_000, 5)
+    assert (train.steps, DataConfig().batch_tokens, train.average_checkpoints) == (100_000, 25_000, 5)
 
 
 @pytest.mark.parametrize("name", sorted(PRESETS))
@@ -29,7 +29,7 @@ def test_every_preset_is_a_valid_configuration(name: str) -> None:
 def test_big_is_the_papers_big_model() -> None:
     big = configure(preset("big"))
     assert (big.model.d_model, big.model.d_ff, big.model.n_heads, big.model.dropout) == (1024, 4096, 16, 0.3)
-    assert (big.train.steps, big.train.average) == (300_000, 20)
+    assert (big.train.steps, big.train.average_checkpoints) == (300_000, 20)
 
 
 def test_small_and_tiny_have_the_promised_shapes() -> None:
@@ -73,7 +73,7 @@ def test_a_mistyped_preset_is_refused_with_the_nearest_name() -> None:
         ({"train.lr_scale": "nan"}, "train.lr_scale"),
         ({"data.batch_tokens": 100}, "data.max_length"),
         ({"data.max_length": 1024}, "model.max_len"),
-        ({"train.average": 9}, "train.keep"),
+        ({"train.average_checkpoints": 9}, "train.keep_checkpoints"),
         ({"data.tokenizer": "wordpiece", "data.bpe_dropout": 0.1}, "bpe_dropout"),
         ({"model.pad_id": 40_000}, "pad_id"),
     ],
@@ -106,7 +106,7 @@ def test_a_run_file_is_toml(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", ["en-de", "multi30k-fr", "multi30k-fr-second"])
 def test_every_recipe_is_a_valid_run_file(name: str) -> None:
-    recipe = read_toml(Path(__file__).parents[2] / "benchmarks" / "recipes" / f"{name}.toml")
+    recipe = read_toml(Path(__file__).parents[3] / "benchmarks" / "recipes" / f"{name}.toml")
     assert recipe.items() <= flatten(configure(recipe)).items()
 
 

@@ -51,7 +51,7 @@ def test_the_rate_peaks_at_the_end_of_warm_up() -> None:
 
 def test_a_linear_decay_ends_at_zero() -> None:
     """Up with the step, down with the share of the run that is done."""
-    config = TrainConfig(warmup=50, decay="linear")
+    config = TrainConfig(warmup=50, lr_decay="linear")
     peak = learning_rate(50, 512, TrainConfig(warmup=50))
     assert learning_rate(25, 512, config, share=0.1) == pytest.approx(peak / 2)
     assert learning_rate(200, 512, config, share=0.25) == pytest.approx(0.75 * peak)

@@ -19,7 +19,7 @@ from tests.conftest import tiny_shape
 def make(seed: int = 1, **changes: object) -> Transformer:
     """A random model that is fairly sure of itself, and that ends its sentences now and then."""
     torch.manual_seed(seed)
-    model = Transformer(tiny_shape(**{"max_len": 64, "tie": "none", **changes})).eval()
+    model = Transformer(tiny_shape(**{"max_len": 64, "tie_embeddings": "none", **changes})).eval()
     model.output.weight.data *= 3
     model.output.weight.data[EOS_ID] *= 1.5
     return model

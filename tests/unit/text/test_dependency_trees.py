@@ -100,8 +100,8 @@ def test_both_settings_go_together() -> None:
         configure({"model.positions": "tree"})
     with pytest.raises(UsageError, match="go together"):
         configure({"data.tree": "true"})
-    with pytest.raises(UsageError, match=r"data\.haste"):
-        configure({"model.positions": "tree", "data.tree": True, "data.haste": 0.1})
+    with pytest.raises(UsageError, match=r"data\.casing_noise"):
+        configure({"model.positions": "tree", "data.tree": True, "data.casing_noise": 0.1})
 
 
 def test_a_model_is_trained_on_trees_and_translates_with_them(tmp_path: Path) -> None:

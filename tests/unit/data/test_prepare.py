@@ -22,7 +22,7 @@ from multihead.text.tokenizer import SubwordTokenizer
 from tests import scripts
 from tests.conftest import copy_or_reverse, write_pairs
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 
 
 def raw(pairs: list[tuple[str, str]]) -> list[RawPair]:
@@ -297,10 +297,11 @@ def test_a_script_without_a_guard_may_prepare_a_large_corpus(tmp_path: Path) -> 
     source, target = write_pairs(tmp_path, numbered(101_000))
     script = tmp_path / "script.py"
     script.write_text(
-        "from pathlib import Path\nfrom multihead import corpus, processes\nfrom multihead.config import DataConfig\n"
-        "processes.n_cores = lambda: 2\n"
-        f"text = corpus.from_files(Path({str(source)!r}), Path({str(target)!r}))\n"
-        f"print(corpus.prepare(text, Path({str(tmp_path / 'data')!r}), DataConfig()).train_pairs)\n",
+        "from pathlib import Path\nfrom multihead import concurrency\n"
+        "from multihead.config.schema import DataConfig\nfrom multihead.data.parallel_text import from_files\n"
+        "from multihead.data.prepare import prepare\nconcurrency.n_cores = lambda: 2\n"
+        f"text = from_files(Path({str(source)!r}), Path({str(target)!r}))\n"
+        f"print(prepare(text, Path({str(tmp_path / 'data')!r}), DataConfig()).train_pairs)\n",
         encoding="utf-8",
     )
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}

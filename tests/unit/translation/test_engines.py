@@ -15,7 +15,7 @@ from multihead.translation.engine import Hypothesis, SearchResult
 from multihead.translation.engines import torch_engine
 from multihead.translation.engines.torch_engine import TorchEngine
 from multihead.translation.search.beam import search
-from tests.unit.test_search import make
+from tests.unit.translation.test_search import make
 
 CONFIG = SearchConfig(max_extra=8)
 
