@@ -51,7 +51,7 @@ def prepare(
     folder: Path,
     config: DataConfig,
     vocabulary: int | SubwordTokenizer | None = None,
-    talk: Log = lambda line: None,
+    log: Log = lambda line: None,
 ) -> CorpusSummary:
     """Clean `text`, learn the tokenizer and write `folder`, which appears whole or not at all.
 
@@ -90,7 +90,7 @@ def prepare(
         _refuse_empty(summary)
         (aside / "corpus.json").write_text(json.dumps(asdict(summary), indent=2) + "\n", encoding="utf-8")
     for line in [*report.lines(), *summary.lines()]:
-        talk(line)
+        log(line)
     return summary
 
 

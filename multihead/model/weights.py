@@ -44,11 +44,11 @@ def load_weights(
             tensor.copy_(place(weights[name], tensor))
 
 
-def load_model(folder: Path, talk: Log = _log.warning) -> tuple[Transformer, SubwordTokenizer, RunConfig]:
+def load_model(folder: Path, log: Log = _log.warning) -> tuple[Transformer, SubwordTokenizer, RunConfig]:
     """Load a model that is ready to translate, from a model folder, a checkpoint, or a run that was interrupted."""
     if not folder.is_dir():
         raise UserError(f"there is no model folder {folder}")
-    folder = usable_folder(folder, talk)
+    folder = usable_folder(folder, log)
     config = read_config(folder)
     tokenizer = SubwordTokenizer.load(folder / "tokenizer.json")
     if tokenizer.vocab_size != config.model.vocab_size:

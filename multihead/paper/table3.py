@@ -215,12 +215,12 @@ def scaled(model: ModelConfig, scale: int) -> Settings:
     return {f"model.{name}": getattr(model, name) // scale for name in _WIDTHS}
 
 
-def train_rows(study: Study, rows: Sequence[str], talk: Log) -> dict[str, Record]:
+def train_rows(study: Study, rows: Sequence[str], log: Log) -> dict[str, Record]:
     """Train each row that is not complete, and return the outcome of all."""
     requests = {row: study.request(row) for row in rows}
     waiting = [row for row in rows if not is_complete(requests[row])]
     for number, row in enumerate(waiting, start=1):
-        talk(f"row {number} of {len(waiting)}: {row}")
+        log(f"row {number} of {len(waiting)}: {row}")
         train(requests[row])
     return {row: _outcome(request.output) for row, request in requests.items()}
 

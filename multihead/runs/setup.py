@@ -26,9 +26,9 @@ from multihead.training.schedule import learning_rate
 SHORT_RUN = 100  # steps; the time of a shorter run is not estimated
 
 
-def setup_run(request: TrainingRequest, talk: Log, n_processes: int) -> tuple[RunConfig, Path]:
+def setup_run(request: TrainingRequest, log: Log, n_processes: int) -> tuple[RunConfig, Path]:
     """Return the configuration and the corpus of the run in `request.output`, which may have to be begun."""
-    return _resume(request) or _start_new(request, talk, n_processes)
+    return _resume(request) or _start_new(request, log, n_processes)
 
 
 # A run that exists
@@ -106,7 +106,7 @@ def _link(data: Path, folder: Path) -> None:
 # A new run
 
 
-def _start_new(request: TrainingRequest, talk: Log, n_processes: int) -> tuple[RunConfig, Path]:
+def _start_new(request: TrainingRequest, log: Log, n_processes: int) -> tuple[RunConfig, Path]:
     """Prepare the text, and choose what the user left open: the preset and the size of the vocabulary."""
     data = request.output / "data"
     prepared = read_summary(request.data).prepared_with() if request.data else {}
@@ -118,18 +118,18 @@ def _start_new(request: TrainingRequest, talk: Log, n_processes: int) -> tuple[R
     if start:
         asked = start.kept_in(asked, request.settings)
     folder = _corpus_in(request, data) if request.data else data
-    summary = read_summary(folder) if request.data else _prepare(request, asked, start, data, talk)
+    summary = read_summary(folder) if request.data else _prepare(request, asked, start, data, log)
     if start:
         start.check_vocabulary(folder)
     languages = {"data.source_lang": asked.data.source_lang, "data.target_lang": asked.data.target_lang}
     sizer = Sizer(request, summary, folder, n_processes)
-    fitting = _training_of(request, start, summary, talk) if request.preset or start else sizer.choose(talk)
+    fitting = _training_of(request, start, summary, log) if request.preset or start else sizer.choose(log)
     # What config.json says of the text is what the corpus was made with.
     final = configure(fitting, languages, request.settings, summary.prepared_with())
     _write_run(request.output, final, start, folder)
-    talk(_summarize(final))
+    log(_summarize(final))
     if final.train.steps > SHORT_RUN:
-        talk(sizer.estimate(final))
+        log(sizer.estimate(final))
     return final, data
 
 
@@ -163,12 +163,12 @@ def _corpus_in(request: TrainingRequest, data: Path) -> Path:
     return request.data
 
 
-def _training_of(request: TrainingRequest, start: BaseModel | None, summary: CorpusSummary, talk: Log) -> Settings:
+def _training_of(request: TrainingRequest, start: BaseModel | None, summary: CorpusSummary, log: Log) -> Settings:
     """Return the preset that was asked for; for fine-tuning only how it trains, with smaller steps."""
     name = request.preset or fine_tuning_preset(summary.train_pairs)
     if not start:
         return presets.preset(name)
-    talk(f"Starting from {start.name}: its shape and vocabulary, trained as preset {name} at a lower rate.")
+    log(f"Starting from {start.name}: its shape and vocabulary, trained as preset {name} at a lower rate.")
     return {**for_fine_tuning(presets.preset(name)), **start.kept}
 
 
@@ -184,12 +184,12 @@ def _summarize(final: RunConfig) -> str:
 
 
 def _prepare(
-    request: TrainingRequest, asked: RunConfig, start: BaseModel | None, data: Path, talk: Log
+    request: TrainingRequest, asked: RunConfig, start: BaseModel | None, data: Path, log: Log
 ) -> CorpusSummary:
     """Prepare the text, unless an interrupted command has prepared the same text in the same way."""
     text = request.text()
     if text.description:
-        talk(text.description)
+        log(text.description)
     chosen = asked.model.vocab_size if MODEL_VOCAB in request.settings else None
     vocabulary = start.tokenizer if start else chosen
     if data.is_symlink():  # an interrupted command linked a prepared corpus
@@ -198,9 +198,9 @@ def _prepare(
         found = read_summary(data)
         if _is_prepared(found, text, asked, vocabulary):
             return found
-        talk(f"preparing the text again: {data} was made from other text or with other settings")
+        log(f"preparing the text again: {data} was made from other text or with other settings")
         shutil.rmtree(data)
-    return prepare(text, data, asked.data, vocabulary, talk)
+    return prepare(text, data, asked.data, vocabulary, log)
 
 
 def _is_prepared(

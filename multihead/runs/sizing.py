@@ -154,7 +154,7 @@ class Sizer:
         self._target_tokens = Shards(data, "train").target_tokens()
         self._speeds: dict[RunConfig, Speed] = {}
 
-    def choose(self, talk: Log) -> Settings:
+    def choose(self, log: Log) -> Settings:
         """Return the preset that fits, with the dropout that fits it."""
         asked = configure(self._request.settings)
         minutes, limited = asked.train.minutes, "train.steps" in self._request.settings
@@ -165,7 +165,7 @@ class Sizer:
             is_set=bool(minutes),
         )
         sized = fitting_preset(budget, self._shape, lambda name: self._speed(self._shape(name)))
-        talk(
+        log(
             f"Using preset {sized.preset} for {self._summary.train_pairs:,} sentence pairs "
             f"({self._target_tokens:,} target tokens): {sized.reason}. Override with --preset."
         )
@@ -174,7 +174,7 @@ class Sizer:
             return preset
         epochs = self._tokens(self._shape(sized.preset)) / self._target_tokens
         dropout = dropout_for(epochs, is_small(budget, self._shape))
-        talk(f"Using dropout {dropout:g} for about {epochs:.2g} epochs. Override with --set model.dropout=0.2.")
+        log(f"Using dropout {dropout:g} for about {epochs:.2g} epochs. Override with --set model.dropout=0.2.")
         return {**preset, "model.dropout": dropout}
 
     def estimate(self, final: RunConfig) -> str:

@@ -61,26 +61,26 @@ def _exit_by_signal(number: int) -> NoReturn:
     raise SystemExit(128 + number)
 
 
-def _make_trainer(request: TrainingRequest, ranks: ProcessGroup, talk: Log, started: float) -> Trainer:
+def _make_trainer(request: TrainingRequest, ranks: ProcessGroup, log: Log, started: float) -> Trainer:
     """A trainer that stands where the run stopped, or at its beginning."""
-    run_config, data = ranks.from_first(lambda: setup_run(request, talk, ranks.n_ranks))
+    run_config, data = ranks.from_first(lambda: setup_run(request, log, ranks.n_ranks))
     trainer = Trainer(run_config, data, SubwordTokenizer.load(data / "tokenizer.json"), ranks)
     trainer.state.seconds = ranks.from_first(lambda: time.monotonic() - started)
-    if saved := ranks.from_first(lambda: _checkpoint_to_resume(request.output, talk)):
+    if saved := ranks.from_first(lambda: _checkpoint_to_resume(request.output, log)):
         trainer.restore(load_checkpoint(saved), saved)
-        talk(f"going on from step {trainer.state.step:,}")
+        log(f"going on from step {trainer.state.step:,}")
     elif name := run_config.train.base_model:
         load_weights(trainer.trained, weights_of(open_base_model(name).model), Path(name), shard_like)
     processes = "" if ranks.n_ranks == 1 else f", {ranks.n_ranks} processes ({run_config.train.parallel})"
-    talk(
+    log(
         f"{count_parameters(trainer.trained) / 1e6:.1f} million parameters, {len(trainer.train_shards):,} pairs, "
         f"{trainer.device.type}, {precision_name(trainer.precision)}{processes}"
     )
-    talk(f"this shape {describe_export_support(run_config.model)}")
+    log(f"this shape {describe_export_support(run_config.model)}")
     return trainer
 
 
-def _checkpoint_to_resume(output: Path, talk: Log) -> Path | None:
+def _checkpoint_to_resume(output: Path, log: Log) -> Path | None:
     """Remove what a crash left behind, and return the newest checkpoint."""
     remove_partial(output / "checkpoints")
     for partial in output.glob(".*.partial"):
@@ -88,7 +88,7 @@ def _checkpoint_to_resume(output: Path, talk: Log) -> Path | None:
             shutil.rmtree(partial)
         else:
             partial.unlink()
-    return latest_valid(output / "checkpoints", talk)
+    return latest_valid(output / "checkpoints", log)
 
 
 def _open_log(output: Path, console: Console, trainer: Trainer) -> TrainingLog | NullLog:

@@ -44,7 +44,7 @@ class Options:
     limits: Limits = field(default_factory=Limits)
 
 
-def serve(models: Sequence[str], options: Options, talk: Callable[[str], None]) -> None:
+def serve(models: Sequence[str], options: Options, log: Callable[[str], None]) -> None:
     """Serve until a signal comes, then finish what is under way."""
     for model in models:
         find_model(model)  # a wrong name is said now, not after a socket is open
@@ -69,10 +69,10 @@ def serve(models: Sequence[str], options: Options, talk: Callable[[str], None]) 
     if options.log:
         _log_to_stderr()
     process = _Process(config, server)
-    loading = threading.Thread(target=_load, args=(server, models, options, process, talk), daemon=True)
+    loading = threading.Thread(target=_load, args=(server, models, options, process, log), daemon=True)
     loading.start()
     address = f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
-    talk(f"loading {', '.join(models)}; {address} answers when they are there")
+    log(f"loading {', '.join(models)}; {address} answers when they are there")
     process.run(sockets=[listening])
     if server.service:
         server.service.close(options.drain_seconds)
@@ -111,7 +111,7 @@ def _listen(host: str, port: int) -> socket.socket:
 
 
 def _load(
-    server: AppState, models: Sequence[str], options: Options, process: "_Process", talk: Callable[[str], None]
+    server: AppState, models: Sequence[str], options: Options, process: "_Process", log: Callable[[str], None]
 ) -> None:
     """Load the models while /health answers already; a model that cannot be loaded ends the process, in words."""
     try:
@@ -122,7 +122,7 @@ def _load(
         return
     server.open(service)
     pairs = ", ".join(f"{source} to {target}" for source, target in service.directions)
-    talk(f"ready: {pairs}")
+    log(f"ready: {pairs}")
 
 
 class _Process(uvicorn.Server):

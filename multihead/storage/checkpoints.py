@@ -18,19 +18,19 @@ def saved_steps(checkpoints: Path) -> list[int]:
     return sorted(int(name[1]) for name in names if name)
 
 
-def latest_valid(checkpoints: Path, talk: Log) -> Path | None:
+def latest_valid(checkpoints: Path, log: Log) -> Path | None:
     """Return the folder of the newest checkpoint that verifies."""
     folders = (checkpoints / f"step-{step}" for step in reversed(saved_steps(checkpoints)))
-    return next(valid_checkpoints(folders, talk), None)
+    return next(valid_checkpoints(folders, log), None)
 
 
-def valid_checkpoints(folders: Iterable[Path], talk: Log, names: Sequence[str] = FILES) -> Iterator[Path]:
+def valid_checkpoints(folders: Iterable[Path], log: Log, names: Sequence[str] = FILES) -> Iterator[Path]:
     """Yield the checkpoints of which these files verify; the others are reported."""
     for folder in folders:
         try:
             verify(folder, names)
         except UserError as error:
-            talk(f"skipping a damaged checkpoint: {error}")
+            log(f"skipping a damaged checkpoint: {error}")
         else:
             yield folder
 
@@ -38,7 +38,7 @@ def valid_checkpoints(folders: Iterable[Path], talk: Log, names: Sequence[str] =
 def remove_partial(checkpoints: Path) -> None:
     """Remove what a crash inside `save` left behind; a checkpoint that was complete gets its name."""
     for partial in checkpoints.glob(".step-*.partial"):
-        for complete in valid_checkpoints([partial], talk=lambda line: None):
+        for complete in valid_checkpoints([partial], log=lambda line: None):
             final = checkpoints / partial.name.removeprefix(".").removesuffix(".partial")
             shutil.rmtree(final, ignore_errors=True)  # it was being replaced
             complete.rename(final)

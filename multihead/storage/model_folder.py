@@ -72,11 +72,11 @@ def is_published(folder: Path, step: int) -> bool:
     return True
 
 
-def usable_folder(folder: Path, talk: Log = _log.warning) -> Path:
+def usable_folder(folder: Path, log: Log = _log.warning) -> Path:
     """Return the folder to load a model from: of a run that has published nothing yet, its newest checkpoint."""
-    if (folder / WEIGHTS).exists() or not (newest := latest_valid(folder / "checkpoints", talk)):
+    if (folder / WEIGHTS).exists() or not (newest := latest_valid(folder / "checkpoints", log)):
         return folder
-    talk(f"{folder} is not published yet: using its newest checkpoint, {newest.name}")
+    log(f"{folder} is not published yet: using its newest checkpoint, {newest.name}")
     return newest
 
 
