@@ -229,7 +229,7 @@ def test_the_commands_of_the_readme_run(tmp_path: Path) -> None:
     assert len(lines) >= 7
     for line in lines:
         if " serve " in line:
-            continue  # which does not end by itself: tests/serve/test_process.py
+            continue  # which does not end by itself: tests/unit/serve/test_server.py
         command = line.replace("multihead", f"{sys.executable} -m multihead", 1)
         if " train " in command:
             command += " --steps 2"

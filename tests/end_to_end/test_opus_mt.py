@@ -16,7 +16,7 @@ from multihead.cli.main import app
 from multihead.config.schema import ENGINES
 from multihead.interop.formats import export
 from multihead.text.tokenizer import SubwordTokenizer
-from tests.serve.conftest import client_of
+from tests.unit.serve.conftest import client_of
 
 transformers = pytest.importorskip("transformers", reason="transformers is not installed")
 sentencepiece = pytest.importorskip("sentencepiece", reason="sentencepiece is not installed")

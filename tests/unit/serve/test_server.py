@@ -20,7 +20,7 @@ from uvicorn.middleware.proxy_headers import ProxyHeadersMiddleware
 from multihead.errors import UserError
 from multihead.serve.server import _listen, _networks
 from multihead.translation.translator import Translator
-from tests.serve.conftest import Process, in_a_loop
+from tests.unit.serve.conftest import Process, in_a_loop
 
 Start = Callable[..., Process]
 

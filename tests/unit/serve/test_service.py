@@ -16,7 +16,7 @@ from multihead.serve.errors import Overloaded
 from multihead.serve.languages import Detector
 from multihead.serve.service import Limits, Service
 from multihead.translation.translator import Translation, Translator
-from tests.serve.conftest import client_of, in_a_loop
+from tests.unit.serve.conftest import client_of, in_a_loop
 
 PAIR = {"source": "en", "target": "de"}
 

@@ -18,7 +18,7 @@ from multihead.serve.app import AppState, make_app
 from multihead.serve.errors import RateLimited
 from multihead.serve.service import Limits, Service
 from multihead.translation.translator import Translator
-from tests.serve.conftest import client_of
+from tests.unit.serve.conftest import client_of
 
 PAIR = {"source": "en", "target": "de"}
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from starlette.testclient import TestClient
 
-PAGE = (Path(__file__).parents[2] / "docs" / "serving.md").read_text(encoding="utf-8")
+PAGE = (Path(__file__).parents[3] / "docs" / "serving.md").read_text(encoding="utf-8")
 EXAMPLES = re.findall(r"```\n(GET|POST) (\S+)\n(.*?)\n?\n(\d{3})\n(.*?)\n```", PAGE, re.DOTALL)
 ANYTHING = "anything at all"
 
