@@ -108,7 +108,7 @@ def train_one(label: str, data: Path, output: Path, minutes: float) -> dict[str,
     _, translations, references = zip(*trainer.translate_validation(N_SENTENCES, SearchConfig()), strict=True)
     found = {
         "label": label,
-        "parameters": count_parameters(trainer.model),
+        "parameters": count_parameters(trainer.full_model),
         "steps": trainer.state.step,
         "tokens_per_second": trainer.state.tokens_seen / trainer.state.seconds,
         "perplexity": trainer.validate(most=0)["valid_perplexity"],

@@ -30,7 +30,7 @@ def main() -> None:
     arguments = parser.parse_args()
 
     training = {
-        name: bench_training(preset, arguments.data, steps, 4096, vocab_size).figures()
+        name: bench_training(preset, arguments.data, steps, 4096, vocab_size).to_dict()
         for name, preset, steps, vocab_size in (
             ("small", "small", 30, None),
             ("small, 37,000 pieces", "small", 10, 37_000),
@@ -45,7 +45,7 @@ def main() -> None:
         ).stdout.strip(),
         "machine": f"{platform.machine()}, {torch.get_num_threads()} threads, torch {torch.__version__}",
         "training": training,
-        "translation": bench_translation(arguments.model, text, SearchConfig()).figures(),
+        "translation": bench_translation(arguments.model, text, SearchConfig()).to_dict(),
     }
     with HISTORY.open("a", encoding="utf-8") as file:
         file.write(json.dumps(entry) + "\n")

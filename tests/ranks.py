@@ -39,18 +39,18 @@ class Failure:
     words: str
 
 
-def start(n_ranks: int, function: Callable[..., object], *arguments: object, errors: Path | None = None) -> Group:
-    """Call a function in `n_ranks` processes; what they write to standard error goes to `errors`."""
+def start(world_size: int, function: Callable[..., object], *arguments: object, errors: Path | None = None) -> Group:
+    """Call a function in `world_size` processes; what they write to standard error goes to `errors`."""
     context = multiprocessing.get_context("forkserver")
     context.set_forkserver_preload(PRELOADED)
     listening = socket.create_server(("127.0.0.1", 0))
     port = listening.getsockname()[1]
     store = TCPStore("127.0.0.1", port, is_master=True, wait_for_workers=False, master_listen_fd=listening.detach())
     processes, answers = [], []
-    for rank in range(n_ranks):
+    for rank in range(world_size):
         mine, theirs = context.Pipe(duplex=False)
         process = context.Process(
-            target=_run, args=(_variables(rank, n_ranks, port), errors, theirs, function, arguments)
+            target=_run, args=(_variables(rank, world_size, port), errors, theirs, function, arguments)
         )
         process.start()
         theirs.close()
@@ -59,16 +59,16 @@ def start(n_ranks: int, function: Callable[..., object], *arguments: object, err
     return Group(processes, answers, store)
 
 
-def on_ranks(n_ranks: int, function: Callable[..., object], *arguments: object) -> list[Any]:
-    """What a function returns in each of `n_ranks` processes."""
-    return start(n_ranks, function, *arguments).results()
+def on_ranks(world_size: int, function: Callable[..., object], *arguments: object) -> list[Any]:
+    """What a function returns in each of `world_size` processes."""
+    return start(world_size, function, *arguments).results()
 
 
-def _variables(rank: int, n_ranks: int, port: int) -> dict[str, str]:
+def _variables(rank: int, world_size: int, port: int) -> dict[str, str]:
     return {
         "RANK": str(rank),
         "LOCAL_RANK": str(rank),
-        "WORLD_SIZE": str(n_ranks),
+        "WORLD_SIZE": str(world_size),
         "MASTER_ADDR": "127.0.0.1",
         "MASTER_PORT": str(port),
         "TORCHELASTIC_USE_AGENT_STORE": "True",

@@ -38,7 +38,7 @@ class Report:
     merged: list[Load]
     one_at_a_time: list[Load]
 
-    def figures(self) -> dict[str, object]:
+    def to_dict(self) -> dict[str, object]:
         return {
             "model": self.model,
             **{name: {str(load.clients): asdict(load) for load in loads} for name, loads in self._both().items()},

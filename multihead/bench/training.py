@@ -135,7 +135,7 @@ class TrainingReport:
     plain: Speed
     plain_our_allocator: Speed
 
-    def figures(self) -> dict[str, object]:
+    def to_dict(self) -> dict[str, object]:
         ours, single, plain, helped = self.ours, self.ours_float32, self.plain, self.plain_our_allocator
         return {
             "preset": self.preset,

@@ -204,7 +204,7 @@ class TranslationReport:
     others: list[Speed]
     latency: Latency
 
-    def figures(self) -> dict[str, object]:
+    def to_dict(self) -> dict[str, object]:
         return {
             "threads": torch.get_num_threads(),
             "engine": FASTEST,
@@ -230,7 +230,7 @@ class TranslationReport:
         return "\n".join(
             [
                 *lines,
-                f"{self.figures()['ratio']} times CTranslate2's best with int8",
+                f"{self.to_dict()['ratio']} times CTranslate2's best with int8",
                 f"one sentence, model loaded: {1e3 * one.warm:.0f} ms, CTranslate2 {1e3 * one.ctranslate2_warm:.0f} ms",
                 f"one sentence from the shell: {one.cold:.2f} s, CTranslate2 by hand {one.ctranslate2_cold:.2f} s",
             ]

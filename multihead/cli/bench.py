@@ -27,7 +27,7 @@ def bench_train_command(
     report = bench_training(preset_name, data, steps, batch_tokens, vocab_size)
     grown = bench_growth(preset_name, max(2, steps // 4)) if growth else []
     if as_json:
-        print(json.dumps({**report.figures(), **({"growth": grown} if growth else {})}, indent=2))
+        print(json.dumps({**report.to_dict(), **({"growth": grown} if growth else {})}, indent=2))
     else:
         print("\n\n".join([report.as_text(), *([table_of(grown).as_text()] if growth else [])]))
 
@@ -51,7 +51,7 @@ def bench_translate_command(
     if picture:
         write_picture(grown, picture)
     if as_json:
-        print(json.dumps({**report.figures(), **({"growth": grown} if grown else {})}, indent=2))
+        print(json.dumps({**report.to_dict(), **({"growth": grown} if grown else {})}, indent=2))
     else:
         print("\n\n".join([report.as_text(), *([table_of(grown).as_text()] if grown else [])]))
 
@@ -67,4 +67,4 @@ def bench_serve_command(
     from multihead.bench.serving import bench_serving
 
     report = bench_serving(model, engine, seconds)
-    print(json.dumps(report.figures(), indent=2) if as_json else report.as_text())
+    print(json.dumps(report.to_dict(), indent=2) if as_json else report.as_text())

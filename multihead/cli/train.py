@@ -150,4 +150,4 @@ def plan_command(
     from multihead.runs.estimate import estimate_run
 
     made = estimate_run((source, target), preset_name, user_settings(config, settings, {}), output, steps)
-    print(json.dumps(made.figures(), indent=2) if as_json else made.as_text())
+    print(json.dumps(made.to_dict(), indent=2) if as_json else made.as_text())

@@ -41,7 +41,7 @@ class BatchPlan:
 
     pairs: PairIndices
     cursor: Cursor  # its place
-    counts: bool = True  # False where a process has nothing to do, and does something for company
+    contributes_loss: bool = True  # False where a process has nothing to do, and does something for company
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,17 +101,17 @@ def _next_cursor(cursor: Cursor, n_batches: int, n_windows: int) -> Cursor:
 StepPosition = tuple[int, ...]  # of a batch in its step, and of a process in its batch
 
 
-def split_step(step: Sequence[BatchPlan], rank: int, n_ranks: int) -> list[tuple[StepPosition, BatchPlan]]:
+def split_step(step: Sequence[BatchPlan], rank: int, world_size: int) -> list[tuple[StepPosition, BatchPlan]]:
     """What one of several processes does of the batches of a step: as many batches as every other one.
 
     There are whole ones while there is one for everybody, and of the rest every n-th pair: a batch is in the order of
     length, so that shares differ by less than a sentence. All of them together are the step, however many share it.
     """
-    n_whole = len(step) // n_ranks * n_ranks
-    whole = [((at,), step[at]) for at in range(rank, n_whole, n_ranks)]
-    return whole + [((at, rank), _every_nth(step[at], rank, n_ranks)) for at in range(n_whole, len(step))]
+    n_whole = len(step) // world_size * world_size
+    whole = [((at,), step[at]) for at in range(rank, n_whole, world_size)]
+    return whole + [((at, rank), _every_nth(step[at], rank, world_size)) for at in range(n_whole, len(step))]
 
 
-def _every_nth(batch: BatchPlan, rank: int, n_ranks: int) -> BatchPlan:
-    mine = batch.pairs[rank::n_ranks]
-    return replace(batch, pairs=mine) if len(mine) else replace(batch, pairs=batch.pairs[:1], counts=False)
+def _every_nth(batch: BatchPlan, rank: int, world_size: int) -> BatchPlan:
+    mine = batch.pairs[rank::world_size]
+    return replace(batch, pairs=mine) if len(mine) else replace(batch, pairs=batch.pairs[:1], contributes_loss=False)

@@ -23,7 +23,7 @@ def shard(module: nn.Module, units: Iterable[nn.Module], group: ProcessGroup) ->
     from torch.distributed.device_mesh import init_device_mesh
     from torch.distributed.fsdp import fully_shard
 
-    mesh = init_device_mesh(next(module.parameters()).device.type, (group.n_ranks,))
+    mesh = init_device_mesh(next(module.parameters()).device.type, (group.world_size,))
     for unit in units:
         fully_shard(unit, mesh=mesh)
     fully_shard(module, mesh=mesh)

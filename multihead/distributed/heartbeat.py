@@ -69,11 +69,11 @@ class Failure:
 class Heartbeat:
     """The signs of life of this rank, and those of the next one; over when `stop` is called."""
 
-    def __init__(self, rank: int, n_ranks: int) -> None:
-        self._rank, self._next = rank, (rank + 1) % n_ranks
-        self._store = PrefixStore("watch", connect(hosting=False))
+    def __init__(self, rank: int, world_size: int) -> None:
+        self._rank, self._next = rank, (rank + 1) % world_size
+        self._store = PrefixStore("heartbeat", connect(hosting=False))
         self._over = threading.Event()
-        self._thread = threading.Thread(target=self._listen, name="watch", daemon=True)
+        self._thread = threading.Thread(target=self._listen, name="heartbeat", daemon=True)
         self._store.set(f"place {rank}", json.dumps(asdict(ProcessLocation.here())))
         self._thread.start()
 
@@ -81,13 +81,13 @@ class Heartbeat:
         self._over.set()
         self._thread.join()
 
-    def tell(self, words: str) -> None:
+    def report_failure(self, words: str) -> None:
         """This rank fails, for this reason: the others shall not wait for it."""
         self._over.set()
         with contextlib.suppress(RuntimeError):  # nobody can be told any more
-            self._pronounce(Failure(self._rank, f"rank {self._rank} failed: {words}"))
+            self._publish_failure(Failure(self._rank, f"rank {self._rank} failed: {words}"))
 
-    def wait_for_verdict(self) -> None:
+    def wait_for_failure(self) -> None:
         """Somebody was lost: wait until it is known who, which ends this process; come back if nobody was.
 
         torchrun asks everybody to leave as soon as it sees that one has died; but first it is said who.
@@ -102,16 +102,16 @@ class Heartbeat:
             try:
                 n_beats += 1
                 self._store.set(f"alive {self._rank}", str(n_beats))
-                if verdict := self._verdict():
-                    self._leave(verdict)
+                if failure := self._published_failure():
+                    self._abort(failure)
                 now = self._read(f"alive {self._next}")
                 # Beats are counted, not seconds: if this process did not run for a while, maybe its neighbour did not.
                 unheard = unheard + 1 if now == heard else 0
                 heard = now
                 if lost := self._lost(unheard):
-                    self._leave(self._pronounce(lost))
+                    self._abort(self._publish_failure(lost))
             except RuntimeError as error:
-                self._leave(Failure(self._rank, f"rank {self._rank} cannot reach torchrun's store: {error}"))
+                self._abort(Failure(self._rank, f"rank {self._rank} cannot reach torchrun's store: {error}"))
 
     def _lost(self, unheard: int) -> Failure | None:
         """What has become of the neighbour, if it has not been heard for so many beats."""
@@ -131,30 +131,30 @@ class Heartbeat:
     def _read(self, key: str) -> bytes:
         return self._store.get(key) if self._store.check([key]) else b""
 
-    def _pronounce(self, verdict: Failure) -> Failure:
+    def _publish_failure(self, failure: Failure) -> Failure:
         """Tell everybody, unless something was told before: what comes first is the cause of the rest."""
         if not self._store.check(["verdict"]):
-            self._store.set("verdict", json.dumps(asdict(verdict)))
-        return verdict
+            self._store.set("verdict", json.dumps(asdict(failure)))
+        return failure
 
-    def _verdict(self) -> Failure | None:
+    def _published_failure(self) -> Failure | None:
         if not (told := self._read("verdict")):
             return None
         fields = json.loads(told)
         place = ProcessLocation(**fields["place"]) if fields["place"] else None
         return Failure(fields["rank"], fields["words"], place)
 
-    def _leave(self, verdict: Failure) -> None:
+    def _abort(self, failure: Failure) -> None:
         """End this process at once: its main thread waits in a collective that nothing else can end.
 
         All that is on the disk is whole at any moment, so there is nothing to tidy up.
         """
         if self._over.is_set():
             return
-        if self._rank == 0 or verdict.rank == self._next:
-            print(f"multihead: {verdict.words}", file=sys.stderr, flush=True)
-        if verdict.place:
-            verdict.place.end()
+        if self._rank == 0 or failure.rank == self._next:
+            print(f"multihead: {failure.words}", file=sys.stderr, flush=True)
+        if failure.place:
+            failure.place.end()
         os._exit(1)
 
 

@@ -17,9 +17,9 @@ import torch.distributed as dist
 
 from multihead.distributed.heartbeat import Heartbeat, connect
 
-Made = TypeVar("Made")
+T = TypeVar("T")
 
-# Whoever is waited for may be preparing a corpus or validating; who has died or hangs is found by `watch`.
+# Rank 0 may prepare data or validate for hours, so collectives have no timeout; heartbeat.py finds dead or hung ranks.
 COLLECTIVE_TIMEOUT = timedelta(days=7)
 
 
@@ -28,11 +28,11 @@ class ProcessGroup:
     """Which of the processes this is, and what they do together."""
 
     rank: int = 0
-    n_ranks: int = 1
+    world_size: int = 1
 
     @property
-    def is_first(self) -> bool:
-        """True for the one that validates, and writes logs and files."""
+    def is_main(self) -> bool:
+        """Whether this is rank 0, which validates and writes logs and files."""
         return self.rank == 0
 
     def sum(self, *numbers: float) -> list[float]:
@@ -44,19 +44,19 @@ class ProcessGroup:
         return self._reduce(numbers, dist.ReduceOp.MAX)
 
     def _reduce(self, numbers: tuple[float, ...], operation: dist.ReduceOp.RedOpType) -> list[float]:
-        if self.n_ranks == 1:
+        if self.world_size == 1:
             return list(numbers)
         together = torch.tensor(numbers, dtype=torch.float64)  # counts of tokens are exact
         dist.all_reduce(together, operation)
         return cast(list[float], together.tolist())
 
-    def from_first(self, make: Callable[[], Made]) -> Made:
-        """What the first rank makes, on every rank; the others wait for it as long as it takes."""
-        if self.n_ranks == 1:
-            return make()
-        made = [make() if self.is_first else None]
-        dist.broadcast_object_list(made, src=0)
-        return cast(Made, made[0])
+    def on_main(self, compute: Callable[[], T]) -> T:
+        """Compute on rank 0 and broadcast the result; the other ranks block until it is done."""
+        if self.world_size == 1:
+            return compute()
+        result = [compute() if self.is_main else None]
+        dist.broadcast_object_list(result, src=0)
+        return cast(T, result[0])
 
 
 SINGLE_PROCESS = ProcessGroup()
@@ -70,8 +70,8 @@ def under_torchrun() -> bool:
 @contextlib.contextmanager
 def process_group() -> Iterator[ProcessGroup]:
     """Join the processes that torchrun started, and leave together with them; without torchrun, rank 0 of 1."""
-    n_ranks = int(os.environ.get("WORLD_SIZE", "1"))
-    if n_ranks == 1:
+    world_size = int(os.environ.get("WORLD_SIZE", "1"))
+    if world_size == 1:
         yield SINGLE_PROCESS
         return
     rank = int(os.environ["RANK"])
@@ -79,17 +79,17 @@ def process_group() -> Iterator[ProcessGroup]:
         torch.cuda.set_device(int(os.environ.get("LOCAL_RANK", "0")))
     backend = "cpu:gloo,cuda:nccl" if torch.cuda.is_available() else "gloo"
     store = connect(hosting=rank == 0)
-    dist.init_process_group(backend, store=store, rank=rank, world_size=n_ranks, timeout=COLLECTIVE_TIMEOUT)
-    watch = Heartbeat(rank, n_ranks)
+    dist.init_process_group(backend, store=store, rank=rank, world_size=world_size, timeout=COLLECTIVE_TIMEOUT)
+    heartbeat = Heartbeat(rank, world_size)
     try:
-        yield ProcessGroup(rank, n_ranks)
+        yield ProcessGroup(rank, world_size)
         dist.barrier()  # the first rank publishes while the others have nothing left to do
     except BaseException as error:
         if _is_connection_error(error):
-            watch.wait_for_verdict()
-        watch.tell(str(error) or type(error).__name__)
+            heartbeat.wait_for_failure()
+        heartbeat.report_failure(str(error) or type(error).__name__)
         raise
-    watch.stop()
+    heartbeat.stop()
     dist.destroy_process_group()
 
 

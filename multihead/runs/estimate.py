@@ -79,7 +79,7 @@ class Estimate:
         ]
         return "\n".join([*lines, *(f"\nwarning: {warning}" for warning in self.warnings)])
 
-    def figures(self) -> dict[str, object]:
+    def to_dict(self) -> dict[str, object]:
         return asdict(self)
 
 

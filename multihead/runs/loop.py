@@ -45,7 +45,7 @@ class TrainingLoop:
     """
 
     def __init__(self, trainer: Trainer, journal: TrainingLog | NullLog, output: Path) -> None:
-        self.trainer, self.journal, self.output, self.ranks = trainer, journal, output, trainer.ranks
+        self.trainer, self.journal, self.output, self.group = trainer, journal, output, trainer.group
         self.config = trainer.config.train
         self.checkpoints = output / "checkpoints"
         self._started = time.monotonic() - trainer.state.seconds
@@ -59,8 +59,8 @@ class TrainingLoop:
 
     def until_finished(self) -> str:
         """Train until the run is complete or a signal asks to leave; returns why it stopped."""
-        self.trainer.meter = RunningTotals()
-        with catch_signals(insisting=self.ranks.n_ranks == 1) as received:
+        self.trainer.totals = RunningTotals()
+        with catch_signals(insisting=self.group.world_size == 1) as received:
             while not (reason := self._complete()):
                 if self._signal:
                     self._save()
@@ -69,14 +69,14 @@ class TrainingLoop:
                     return f"asked to stop ({asked}); run the same command again to go on"
                 self._step(received)
         step = self.trainer.state.step
-        if self.ranks.from_first(lambda: is_published(self.output, step)):
+        if self.group.on_main(lambda: is_published(self.output, step)):
             if self._saved_step != step:
                 self._save()  # its checkpoint was damaged
             return f"{reason}; raise --steps or --minutes to go on"
         if self._validated_step != self.trainer.state.step:
             self._validate(bleu_sentences=0)  # what is published is translated and scored right after
         self._save()
-        if self.ranks.is_first:
+        if self.group.is_main:
             self._publish()
         return reason
 
@@ -87,7 +87,7 @@ class TrainingLoop:
             return f"all {self.config.steps:,} steps are done"
         if self.config.minutes and state.seconds >= training_seconds(self.config):
             return f"{self.config.minutes:g} minutes are over"
-        if self.config.patience and state.stale >= self.config.patience:
+        if self.config.patience and state.validations_since_best >= self.config.patience:
             return f"no better validation loss than at step {state.best_step:,}"
         return ""
 
@@ -100,7 +100,7 @@ class TrainingLoop:
                 f"the gradient was infinite or undefined for {MAX_SKIPPED} steps in a row, up to step {state.step:,}: "
                 "lower train.lr_scale, lengthen train.warmup or set train.clip_norm, and start anew"
             )
-        self.journal.progress(state.step, trainer.share())
+        self.journal.progress(state.step, trainer.progress())
         if state.step % self.config.log_every == 0:
             self._log()
         better = state.step % self.config.validate_every == 0 and self._validate(self.config.bleu_sentences)
@@ -110,8 +110,8 @@ class TrainingLoop:
 
     def _agree(self, received: list[int]) -> None:
         """The clock of the first process is that of all, and a signal to one is a signal to all."""
-        seconds = time.monotonic() - self._started if self.ranks.is_first else 0.0
-        number, self.trainer.state.seconds = self.ranks.max(received[0] if received else 0, seconds)
+        seconds = time.monotonic() - self._started if self.group.is_main else 0.0
+        number, self.trainer.state.seconds = self.group.max(received[0] if received else 0, seconds)
         self._signal = int(number)
 
     def _seconds_left(self) -> float:
@@ -123,40 +123,40 @@ class TrainingLoop:
 
     def _log(self) -> None:
         trainer = self.trainer
-        figures = {**trainer.figures(), "learning_rate": trainer.rate, "skipped": trainer.state.skipped}
+        metrics = {**trainer.metrics(), "learning_rate": trainer.rate, "skipped": trainer.state.skipped}
         left = self._seconds_left()
-        self._record(figures, left)
+        self._record(metrics, left)
         if left > LONG_RUN and not self._warned:
             self._warned = True
             self.journal.say(
                 f"warning: at this pace the run takes {left / 86_400:,.0f} more days: "
                 "`multihead plan` says what it needs, and --minutes sets a limit"
             )
-        trainer.meter = RunningTotals()
+        trainer.totals = RunningTotals()
 
-    def _record(self, figures: Metrics, seconds_left: float | None = None) -> None:
+    def _record(self, metrics: Metrics, seconds_left: float | None = None) -> None:
         minutes = round((time.monotonic() - self._started) / 60, 3)
-        self.journal.record(self.trainer.state.step, {**figures, "minutes": minutes}, seconds_left)
+        self.journal.record(self.trainer.state.step, {**metrics, "minutes": minutes}, seconds_left)
 
     def _validate(self, bleu_sentences: int) -> bool:
         """Validate and say so; True if it is the best so far."""
         began = time.perf_counter()
-        self.trainer.collect()
-        figures = self.ranks.from_first(lambda: self.trainer.validate(bleu_sentences))
-        self._record(figures)
+        self.trainer.sync_full_model()
+        metrics = self.group.on_main(lambda: self.trainer.validate(bleu_sentences))
+        self._record(metrics)
         self.journal.draw()
         self._validated_step = self.trainer.state.step
-        self.trainer.meter.since += time.perf_counter() - began  # validation is not training speed
-        return self.trainer.note_validation(figures["valid_loss"])
+        self.trainer.totals.since += time.perf_counter() - began  # validation is not training speed
+        return self.trainer.record_validation(metrics["valid_loss"])
 
     def _save(self) -> None:
         state = self.trainer.state
         began = time.perf_counter()
         saved = self.trainer.checkpoint()
-        if self.ranks.is_first:
+        if self.group.is_main:
             self._write(saved)
         self._saved_step, self._saved_seconds = state.step, state.seconds
-        self.trainer.meter.since += time.perf_counter() - began
+        self.trainer.totals.since += time.perf_counter() - began
 
     def _write(self, saved: Checkpoint) -> None:
         state = saved.state
@@ -178,8 +178,10 @@ class TrainingLoop:
         """
         trainer = self.trainer
         published, weights, loss = self._chosen()
-        load_weights(trainer.model, weights, self.checkpoints)
-        tuned = Tuner(trainer.model, trainer.tokenizer, self._validation_text()).tune(self.config, self._shortlists())
+        load_weights(trainer.full_model, weights, self.checkpoints)
+        tuned = Tuner(trainer.full_model, trainer.tokenizer, self._validation_text()).tune(
+            self.config, self._shortlists()
+        )
         provenance = self._provenance(published, loss, tuned)
         summary = read_summary(self.output / "data")
         card = write_card(self.output.name, trainer.config, summary, provenance)
@@ -201,7 +203,7 @@ class TrainingLoop:
         """
         state, folders = self.trainer.state, self._intact(self._regular_steps()[-self.config.average_checkpoints :])
         weights = average_checkpoints(folders)
-        load_weights(self.trainer.model, weights, self.checkpoints)
+        load_weights(self.trainer.full_model, weights, self.checkpoints)
         average = Candidate(f"the average of {len(folders)} checkpoints", weights, self.trainer.validation_loss())
         if state.best_loss is None or average.loss <= state.best_loss or not (best := self._intact([state.best_step])):
             return average
@@ -216,7 +218,7 @@ class TrainingLoop:
         return list(valid_checkpoints(folders, self.journal.say, [WEIGHTS]))
 
     def _bleu(self, choice: Candidate) -> float:
-        load_weights(self.trainer.model, choice.weights, self.checkpoints)
+        load_weights(self.trainer.full_model, choice.weights, self.checkpoints)
         return self.trainer.validation_bleu(self.config.bleu_sentences)
 
     def _validation_text(self) -> ValidationText:
@@ -246,8 +248,11 @@ class TrainingLoop:
     def _provenance(self, published: str, loss: float, tuned: Tuned) -> Provenance:
         """What the card and `multihead info` say of the model; validation text is translated as the model is used."""
         trainer, state = self.trainer, self.trainer.state
-        parameters, capacity = count_parameters(trainer.model), self.ranks.n_ranks * matmul_flops(trainer.device)
-        figures = {"loss": loss, "perplexity": math.exp(min(loss, 700.0))}
+        parameters, capacity = (
+            count_parameters(trainer.full_model),
+            self.group.world_size * matmul_flops(trainer.device),
+        )
+        metrics = {"loss": loss, "perplexity": math.exp(min(loss, 700.0))}
         translated = trainer.translate_validation(N_SCORED, SearchConfig().of_model(tuned.search), tuned.shortlist)
         _, translations, references = zip(*translated, strict=True)
         found = scores(translations, references, trainer.config.data.target_lang)
@@ -262,18 +267,18 @@ class TrainingLoop:
             "matmul_flops": capacity,
             "flops_by_time": state.seconds * capacity,
             "flops_counted": counted_flops(trainer.config.model, state.tokens_seen),
-            "validation": figures,
+            "validation": metrics,
             "scores": [{"set": f"validation, {len(translations)} sentences", **asdict(score)} for score in found],
         }
 
     def _tell_published(self, provenance: Provenance, tuned: Tuned) -> None:
         bleu, *_ = (score["value"] for score in provenance["scores"])
-        figures = {f"valid_{name}": value for name, value in provenance["validation"].items()}
+        metrics = {f"valid_{name}": value for name, value in provenance["validation"].items()}
         words = "with a shortlist" if tuned.shortlist else "without a shortlist, which would cost BLEU"
         self.journal.say(
             f"published {provenance['published']}, searched with beam {BEAM}, alpha {tuned.search.alpha:g}, {words}:"
         )
-        self._record({**figures, "valid_bleu": bleu, "published": 1.0})
+        self._record({**metrics, "valid_bleu": bleu, "published": 1.0})
         search = SearchConfig().of_model(tuned.search)
         for source, translation, reference in self.trainer.translate_validation(N_EXAMPLES, search, tuned.shortlist):
             self.journal.say(f"  source       {source}\n  translation  {translation}\n  reference    {reference}\n")

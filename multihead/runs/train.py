@@ -41,10 +41,10 @@ def train(request: TrainingRequest, console: Console | None = None) -> Path:
     folder that it writes into. A signal makes it return, since torchrun takes any other end for a failure.
     """
     started = time.monotonic()
-    with process_group() as ranks:
-        console = (console or Console(stderr=True)) if ranks.is_first else Console(quiet=True)
-        with exclusive(request.output) if ranks.is_first else contextlib.nullcontext():
-            trainer = _make_trainer(request, ranks, log_to(console), started)
+    with process_group() as group:
+        console = (console or Console(stderr=True)) if group.is_main else Console(quiet=True)
+        with exclusive(request.output) if group.is_main else contextlib.nullcontext():
+            trainer = _make_trainer(request, group, log_to(console), started)
             with _open_log(request.output, console, trainer) as journal:
                 run = TrainingLoop(trainer, journal, request.output)
                 reason = run.until_finished()
@@ -61,19 +61,19 @@ def _exit_by_signal(number: int) -> NoReturn:
     raise SystemExit(128 + number)
 
 
-def _make_trainer(request: TrainingRequest, ranks: ProcessGroup, log: Log, started: float) -> Trainer:
+def _make_trainer(request: TrainingRequest, group: ProcessGroup, log: Log, started: float) -> Trainer:
     """A trainer that stands where the run stopped, or at its beginning."""
-    run_config, data = ranks.from_first(lambda: setup_run(request, log, ranks.n_ranks))
-    trainer = Trainer(run_config, data, SubwordTokenizer.load(data / "tokenizer.json"), ranks)
-    trainer.state.seconds = ranks.from_first(lambda: time.monotonic() - started)
-    if saved := ranks.from_first(lambda: _checkpoint_to_resume(request.output, log)):
+    run_config, data = group.on_main(lambda: setup_run(request, log, group.world_size))
+    trainer = Trainer(run_config, data, SubwordTokenizer.load(data / "tokenizer.json"), group)
+    trainer.state.seconds = group.on_main(lambda: time.monotonic() - started)
+    if saved := group.on_main(lambda: _checkpoint_to_resume(request.output, log)):
         trainer.restore(load_checkpoint(saved), saved)
         log(f"going on from step {trainer.state.step:,}")
     elif name := run_config.train.base_model:
-        load_weights(trainer.trained, weights_of(open_base_model(name).model), Path(name), shard_like)
-    processes = "" if ranks.n_ranks == 1 else f", {ranks.n_ranks} processes ({run_config.train.parallel})"
+        load_weights(trainer.model, weights_of(open_base_model(name).model), Path(name), shard_like)
+    processes = "" if group.world_size == 1 else f", {group.world_size} processes ({run_config.train.parallel})"
     log(
-        f"{count_parameters(trainer.trained) / 1e6:.1f} million parameters, {len(trainer.train_shards):,} pairs, "
+        f"{count_parameters(trainer.model) / 1e6:.1f} million parameters, {len(trainer.train_shards):,} pairs, "
         f"{trainer.device.type}, {precision_name(trainer.precision)}{processes}"
     )
     log(f"this shape {describe_export_support(run_config.model)}")
@@ -92,4 +92,4 @@ def _checkpoint_to_resume(output: Path, log: Log) -> Path | None:
 
 
 def _open_log(output: Path, console: Console, trainer: Trainer) -> TrainingLog | NullLog:
-    return TrainingLog(output, console, after_step=trainer.state.step) if trainer.ranks.is_first else NullLog()
+    return TrainingLog(output, console, after_step=trainer.state.step) if trainer.group.is_main else NullLog()

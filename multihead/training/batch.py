@@ -58,7 +58,7 @@ def read_batch(shards: Shards, batch: BatchPlan, seed: int, augment: Augment | N
         at = batch.cursor
         chances = (f"{seed} {at.epoch} {at.window} {at.batch} {pair}" for pair in batch.pairs)
         pairs = [augment(pair, random.Random(chance)) for pair, chance in zip(pairs, chances, strict=True)]
-    return collate(pairs) if batch.counts else replace(collate(pairs), n_tokens=0)
+    return collate(pairs) if batch.contributes_loss else replace(collate(pairs), n_tokens=0)
 
 
 def stream_batches(

@@ -26,7 +26,7 @@ class TrainState:
     seconds: float = 0.0  # spent training, over all sessions
     best_loss: float | None = None  # of validation, a token
     best_step: int = 0
-    stale: int = 0  # validations since the best one
+    validations_since_best: int = 0
     skipped: int = 0  # steps left out for an infinite or undefined gradient
 
 
@@ -68,6 +68,8 @@ def load_checkpoint(folder: Path) -> Checkpoint:
     if document.pop("format") > FORMAT:
         raise UserError(f"{folder} was written by a newer version: update multihead")
     cursor = Cursor(**document.pop("cursor"))
+    if "stale" in document:  # the name in older versions
+        document["validations_since_best"] = document.pop("stale")
     return Checkpoint(
         weights=read_tensors(folder / "model.safetensors"),
         optimizer=read_tensors(folder / "optimizer.safetensors"),

@@ -11,7 +11,7 @@ from multihead.config.schema import TrainConfig
 def learning_rate(step: int, d_model: int, config: TrainConfig, share: float = 0.0) -> float:
     """§5.3, eq. (3): up in a straight line for `warmup` steps, then down with the square root of the step.
 
-    With `lr_decay="linear"` it goes down with the `share` of the run that is done instead, and ends at zero: a short run
+    With `lr_decay="linear"` it falls linearly with the share of the run that is done, and ends at zero: a short run
     learns most while its rate falls.
     """
     up = step * config.warmup**-1.5

@@ -46,7 +46,7 @@ class RunningTotals:
     n_tokens: int = 0
     since: float = field(default_factory=time.perf_counter)
 
-    def figures(self) -> Metrics:
+    def metrics(self) -> Metrics:
         seconds = time.perf_counter() - self.since
         tokens = max(self.n_tokens, 1)
         return {
@@ -64,29 +64,29 @@ class Trainer:
     """
 
     def __init__(
-        self, config: RunConfig, data: Path, tokenizer: SubwordTokenizer, ranks: ProcessGroup = SINGLE_PROCESS
+        self, config: RunConfig, data: Path, tokenizer: SubwordTokenizer, group: ProcessGroup = SINGLE_PROCESS
     ) -> None:
-        self.config, self.tokenizer, self.ranks = config, tokenizer, ranks
+        self.config, self.tokenizer, self.group = config, tokenizer, group
         self.train_shards, self.valid_shards = Shards(data, "train"), Shards(data, "valid")
         self.device = pick_device()
         keep_freed_memory()
         self.precision = pick_precision(config.train.precision, self.device)
         torch.manual_seed(config.train.seed)
-        self.model = build_model(config.model).to(self.device)  # whole, to look at
-        is_sharded = ranks.n_ranks > 1 and config.train.parallel == "fsdp"
-        self.trained = copy.deepcopy(self.model) if is_sharded else self.model
-        objective = Objective(self.trained, config.train.compile)
+        self.full_model = build_model(config.model).to(self.device)  # whole, to look at
+        is_sharded = group.world_size > 1 and config.train.parallel == "fsdp"
+        self.model = copy.deepcopy(self.full_model) if is_sharded else self.full_model
+        objective = Objective(self.model, config.train.compile)
         self.objective: nn.Module = objective
         if is_sharded:
-            self.objective = shard(objective, objective.shard_units(), ranks)
-            if not ranks.is_first:
-                self.model.to("meta")  # not needed on other ranks
-        elif ranks.n_ranks > 1:
+            self.objective = shard(objective, objective.shard_units(), group)
+            if not group.is_main:
+                self.full_model.to("meta")  # not needed on other ranks
+        elif group.world_size > 1:
             self.objective = replicate(objective)
-        self.optimizers = make_optimizers(self.trained, config.train, self.precision)
+        self.optimizers = make_optimizers(self.model, config.train, self.precision)
         self.rate = 0.0  # of the last step
         self.state = TrainState()
-        self.meter = RunningTotals()
+        self.totals = RunningTotals()
         self.skipped_in_a_row = 0
         self._augment = augmentation(tokenizer, config.data)
         self._stream = self._open_stream()
@@ -103,10 +103,10 @@ class Trainer:
     def _step(self) -> None:
         train, step = self.config.train, self.state.step + 1
         taken = [next(self._stream) for _ in range(train.accumulate)]
-        shares = split_step([batch for batch, _ in taken], self.ranks.rank, self.ranks.n_ranks)
+        shares = split_step([batch for batch, _ in taken], self.group.rank, self.group.world_size)
         mine = [(place, self._read(batch)) for place, batch in shares]
-        n_tokens = int(self.ranks.sum(sum(batch.n_tokens for _, batch in mine))[0])
-        self.trained.train()
+        n_tokens = int(self.group.sum(sum(batch.n_tokens for _, batch in mine))[0])
+        self.model.train()
         for place, batch in mine:
             torch.manual_seed(_dropout_seed(train.seed, step, place))
             is_last = place == mine[-1][0]
@@ -116,12 +116,12 @@ class Trainer:
         if usable:
             self.rate = self.learning_rate()
             for optimizer in self.optimizers:
-                for group in optimizer.param_groups:
-                    group["lr"] = self.rate
+                for parameters in optimizer.param_groups:
+                    parameters["lr"] = self.rate
                 optimizer.step()
-        self.trained.zero_grad(set_to_none=True)
+        self.model.zero_grad(set_to_none=True)
         self.skipped_in_a_row = 0 if usable else self.skipped_in_a_row + 1
-        self.meter.n_tokens += n_tokens
+        self.totals.n_tokens += n_tokens
         self.state.step = step
         self.state.cursor = taken[-1][1]
         self.state.tokens_seen += n_tokens
@@ -130,7 +130,7 @@ class Trainer:
     def _read(self, batch: BatchPlan) -> Batch:
         return read_batch(self.train_shards, batch, self.config.train.seed, self._augment)
 
-    def share(self) -> float:
+    def progress(self) -> float:
         """How much of the run is done, by whichever limit is nearer."""
         train, state = self.config.train, self.state
         by_time = state.seconds / training_seconds(train) if train.minutes else 0.0
@@ -138,7 +138,7 @@ class Trainer:
 
     def learning_rate(self) -> float:
         """Of the next step."""
-        return learning_rate(self.state.step + 1, self.config.model.d_model, self.config.train, self.share())
+        return learning_rate(self.state.step + 1, self.config.model.d_model, self.config.train, self.progress())
 
     def _backward(self, batch: Batch, n_tokens: int) -> None:
         """Add a batch's gradient; dividing by the tokens of the whole step, of all processes, makes accumulation and
@@ -147,46 +147,46 @@ class Trainer:
         with torch.autocast(self.device.type, self.precision, enabled=self.precision != torch.float32):
             loss, plain = self.objective(batch, train.label_smoothing, self._r_drop())
         # Where the gradients of processes meet their mean is taken, and what is wanted is the sum.
-        weight = self.ranks.n_ranks if batch.n_tokens else 0
+        weight = self.group.world_size if batch.n_tokens else 0
         (loss * weight / n_tokens).backward()
         if batch.n_tokens:
-            self.meter.loss += float(loss.detach())
-            self.meter.plain_loss += float(plain)
+            self.totals.loss += float(loss.detach())
+            self.totals.plain_loss += float(plain)
 
     def _r_drop(self) -> float:
         """Its weight in the next step."""
         train = self.config.train
-        return train.r_drop if self.share() >= train.r_drop_from else 0.0
+        return train.r_drop if self.progress() >= train.r_drop_from else 0.0
 
     def _gradient_is_usable(self) -> bool:
         """The gradient is that of all processes, so that they agree."""
         clip = self.config.train.clip_norm or math.inf
-        norm = torch.nn.utils.clip_grad_norm_(self.trained.parameters(), clip)
+        norm = torch.nn.utils.clip_grad_norm_(self.model.parameters(), clip)
         return bool(torch.isfinite(full_tensor(norm)))
 
-    def figures(self) -> Metrics:
+    def metrics(self) -> Metrics:
         """What the meters of all processes say together."""
-        self.meter.loss, self.meter.plain_loss = self.ranks.sum(self.meter.loss, self.meter.plain_loss)
-        return self.meter.figures()
+        self.totals.loss, self.totals.plain_loss = self.group.sum(self.totals.loss, self.totals.plain_loss)
+        return self.totals.metrics()
 
-    def collect(self) -> None:
+    def sync_full_model(self) -> None:
         """Bring the model that is looked at up to date, if the one that is trained is in shards."""
-        if self.trained is self.model:
+        if self.model is self.full_model:
             return
-        weights = self._on_first(weights_of(self.trained))
-        if self.ranks.is_first:
-            load_weights(self.model, weights, Path("shards"))
+        weights = self._on_first(weights_of(self.model))
+        if self.group.is_main:
+            load_weights(self.full_model, weights, Path("shards"))
 
     def _on_first(self, tensors: Tensors) -> Tensors:
         """All of these tensors, of which the other processes may each have a shard; nothing on these others."""
         gathered = ((name, full_tensor(tensor)) for name, tensor in tensors.items())
-        return {name: tensor for name, tensor in gathered if self.ranks.is_first}
+        return {name: tensor for name, tensor in gathered if self.group.is_main}
 
     @torch.inference_mode()
     def validation_loss(self) -> float:
         """Nats a token on the validation pairs, without smoothing or dropout."""
-        self.model.eval()
-        objective = Objective(self.model)
+        self.full_model.eval()
+        objective = Objective(self.full_model)
         total, n_tokens = 0.0, 0
         for _, batch in validation_batches(self.valid_shards, self.config.data.batch_tokens):
             total += float(objective(batch.to(self.device), smoothing=0.0, r_drop=0.0)[1])
@@ -197,10 +197,10 @@ class Trainer:
         self, most: int, config: SearchConfig = GREEDY, words: Shortlist | None = None
     ) -> list[tuple[str, str, str]]:
         """(source, translation, reference) of the first validation pairs."""
-        self.model.eval()
+        self.full_model.eval()
         found: list[tuple[int, tuple[str, str, str]]] = []
         for pairs, batch in validation_batches(self.valid_shards, self.config.data.batch_tokens, most):
-            outputs = search([self.model], batch.source.to(self.device), config, shortlist=words)
+            outputs = search([self.full_model], batch.source.to(self.device), config, shortlist=words)
             for pair, output in zip(pairs.tolist(), outputs, strict=True):
                 source, reference = (self.tokenizer.decode(ids.tolist()) for ids in self.valid_shards[pair])
                 found.append((pair, (source, self.tokenizer.decode(output.best(1)[0].tokens), reference)))
@@ -209,20 +209,20 @@ class Trainer:
     def validate(self, most: int) -> Metrics:
         """Loss and perplexity on the validation pairs, and BLEU on so many of them."""
         loss = self.validation_loss()
-        figures = {"valid_loss": loss, "valid_perplexity": math.exp(min(loss, 700))}
+        metrics = {"valid_loss": loss, "valid_perplexity": math.exp(min(loss, 700))}
         if most:
-            figures["valid_bleu"] = self.validation_bleu(most)
-        return figures
+            metrics["valid_bleu"] = self.validation_bleu(most)
+        return metrics
 
     def validation_bleu(self, most: int) -> float:
         _, translations, references = zip(*self.translate_validation(most), strict=True)
         return bleu(translations, references, self.config.data.target_lang)
 
-    def note_validation(self, loss: float) -> bool:
+    def record_validation(self, loss: float) -> bool:
         """Remember whether this was the best; True if it was."""
         state = self.state
         best = state.best_loss is None or loss < state.best_loss
-        state.stale = 0 if best else state.stale + 1
+        state.validations_since_best = 0 if best else state.validations_since_best + 1
         if best:
             state.best_loss, state.best_step = loss, state.step
         return best
@@ -232,11 +232,11 @@ class Trainer:
         moments = {
             f"{kind}.{name}": tensor
             for optimizer in self.optimizers
-            for name, parameter in self.trained.named_parameters()
+            for name, parameter in self.model.named_parameters()
             for kind, tensor in optimizer.state.get(parameter, {}).items()
         }
         return Checkpoint(
-            weights=self._on_first(weights_of(self.trained)),
+            weights=self._on_first(weights_of(self.model)),
             optimizer=self._on_first(moments),
             state=self.state,
             config=self.config,
@@ -245,14 +245,14 @@ class Trainer:
 
     def restore(self, saved: Checkpoint, origin: Path) -> None:
         """Go on from a checkpoint."""
-        load_weights(self.trained, saved.weights, origin, shard_like)
+        load_weights(self.model, saved.weights, origin, shard_like)
         of_parameter: dict[str, dict[str, Tensor]] = {}
         for name, tensor in saved.optimizer.items():
             kind, _, parameter_name = name.partition(".")
             of_parameter.setdefault(parameter_name, {})[kind] = tensor
-        names = {parameter: name for name, parameter in self.trained.named_parameters()}
+        names = {parameter: name for name, parameter in self.model.named_parameters()}
         for optimizer in self.optimizers:
-            parameters = [parameter for group in optimizer.param_groups for parameter in group["params"]]
+            parameters = [parameter for each in optimizer.param_groups for parameter in each["params"]]
             moments = {
                 at: {kind: _fitting(tensor, one) for kind, tensor in of_parameter[names[one]].items()}
                 for at, one in enumerate(parameters)

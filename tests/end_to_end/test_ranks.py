@@ -63,22 +63,22 @@ class Taken:
 
 def take_steps(data: Path, ways: dict[str, Settings], n_steps: int = 20) -> dict[str, Taken]:
     """Train in every one of these ways."""
-    with process_group() as ranks:
-        return {name: take_some(data, settings, n_steps, ranks) for name, settings in ways.items()}
+    with process_group() as group:
+        return {name: take_some(data, settings, n_steps, group) for name, settings in ways.items()}
 
 
-def take_some(data: Path, settings: Settings, n_steps: int, ranks: ProcessGroup) -> Taken:
+def take_some(data: Path, settings: Settings, n_steps: int, group: ProcessGroup) -> Taken:
     tokenizer = SubwordTokenizer.load(data / "tokenizer.json")
-    run = Trainer(configure(STEPS, {"model.vocab_size": tokenizer.vocab_size}, settings), data, tokenizer, ranks)
+    run = Trainer(configure(STEPS, {"model.vocab_size": tokenizer.vocab_size}, settings), data, tokenizer, group)
     gradients: list[Numbers] = []
 
     def note(*_: object) -> None:
-        gradients.append(flat([one.grad for one in run.trained.parameters() if one.grad is not None]))
+        gradients.append(flat([one.grad for one in run.model.parameters() if one.grad is not None]))
 
     run.optimizers[0].register_step_pre_hook(note)
     for _ in range(n_steps):
         run.step()
-    return Taken(gradients[0], flat(list(run.trained.parameters())), run.figures()["loss"])
+    return Taken(gradients[0], flat(list(run.model.parameters())), run.metrics()["loss"])
 
 
 @pytest.fixture(scope="module")
@@ -96,12 +96,12 @@ def check(taken: Taken, alone: Taken) -> None:
     assert taken.loss == pytest.approx(alone.loss, rel=1e-5)
 
 
-@pytest.mark.parametrize(("n_ranks", "ways"), [(2, list(WAYS)), (4, ["accumulated"])])
+@pytest.mark.parametrize(("world_size", "ways"), [(2, list(WAYS)), (4, ["accumulated"])])
 def test_several_processes_take_the_steps_of_one(
-    prepared: Path, alone: dict[str, Taken], n_ranks: int, ways: list[str]
+    prepared: Path, alone: dict[str, Taken], world_size: int, ways: list[str]
 ) -> None:
     """Sentences are of uneven length, and so are the shares: gradients are of all tokens, not means of means."""
-    answers = on_ranks(n_ranks, take_steps, prepared, {name: WAYS[name] for name in ways})
+    answers = on_ranks(world_size, take_steps, prepared, {name: WAYS[name] for name in ways})
     for name in ways:
         for answer in answers:
             check(answer[name], alone[name])
@@ -132,9 +132,9 @@ def test_a_run_goes_on_with_another_number_of_processes_and_ends_as_one(request_
     """1, then 2, then 4, then 2 in shards; and the log is that of one run."""
     whole_run = replace(request_, output=request_.output.with_name("whole"))
     train(whole_run)
-    for n_ranks, steps, parallel in ((1, 4, "ddp"), (2, 8, "ddp"), (2, 12, "fsdp"), (4, 20, "ddp"), (1, 24, "ddp")):
+    for world_size, steps, parallel in ((1, 4, "ddp"), (2, 8, "ddp"), (2, 12, "fsdp"), (4, 20, "ddp"), (1, 24, "ddp")):
         settings = {**request_.settings, "train.steps": steps, "train.parallel": parallel}
-        on_ranks(n_ranks, train, replace(request_, settings=settings))
+        on_ranks(world_size, train, replace(request_, settings=settings))
     assert difference(published(request_), published(whole_run)) < NEAR
     losses, expected = (
         [line["loss"] for line in read_log(one.output) if "loss" in line] for one in (request_, whole_run)

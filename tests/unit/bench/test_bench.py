@@ -67,7 +67,7 @@ def test_where_we_train_in_bfloat16_the_report_has_float32_beside_it(tmp_path: P
     report = TrainingReport(
         preset="tiny", work=work, ours=half, ours_float32=single, plain=plain, plain_our_allocator=plain
     )
-    figures = report.figures()
+    figures = report.to_dict()
     assert [figures[name] for name in ("precision", "ratio", "ratio_float32")] == ["bfloat16", 3.0, 2.0]
     for precision, ratio in (("bfloat16", "3.00"), ("float32", "2.00")):
         assert f"ours, {precision}" in report.as_text()

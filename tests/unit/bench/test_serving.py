@@ -23,5 +23,5 @@ def test_a_load_test_measures_both_ways(monkeypatch: pytest.MonkeyPatch) -> None
 
 def test_a_report_is_a_table_and_an_object() -> None:
     report = Report(model="en-de", merged=[LOAD], one_at_a_time=[LOAD])
-    assert json.loads(json.dumps(report.figures()))["merged"]["8"]["p99"] == 3.0
+    assert json.loads(json.dumps(report.to_dict()))["merged"]["8"]["p99"] == 3.0
     assert "one at a time" in report.as_text()

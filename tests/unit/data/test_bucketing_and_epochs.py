@@ -148,20 +148,20 @@ def test_augmented_batches_go_on_exactly_too(tmp_path: Path) -> None:
 # Several processes
 
 
-@given(lengths=lengths_strategy, budget=st.integers(41, 300), n_batches=st.integers(1, 7), n_ranks=st.integers(1, 5))
+@given(lengths=lengths_strategy, budget=st.integers(41, 300), n_batches=st.integers(1, 7), world_size=st.integers(1, 5))
 def test_shares_are_the_step_equal_in_number_and_in_work(
-    lengths: Lengths, budget: int, n_batches: int, n_ranks: int
+    lengths: Lengths, budget: int, n_batches: int, world_size: int
 ) -> None:
     step = [
         BatchPlan(pairs=pairs, cursor=Cursor(batch=at))
         for at, pairs in enumerate(plan_window(lengths, budget, 1, 0)[:n_batches])
     ]
-    shares = [split_step(step, rank, n_ranks) for rank in range(n_ranks)]
-    counted = [int(pair) for share in shares for _, batch in share if batch.counts for pair in batch.pairs]
+    shares = [split_step(step, rank, world_size) for rank in range(world_size)]
+    counted = [int(pair) for share in shares for _, batch in share if batch.contributes_loss for pair in batch.pairs]
     assert sorted(counted) == sorted(int(pair) for batch in step for pair in batch.pairs)
     assert len({len(share) for share in shares}) == 1
     for at, batch in enumerate(step):
-        parts = [one.pairs for share in shares for place, one in share if place[0] == at and one.counts]
+        parts = [one.pairs for share in shares for place, one in share if place[0] == at and one.contributes_loss]
         longest = lengths[batch.pairs].max(axis=1)
         work = [int(lengths[part].max(axis=1).sum()) for part in parts]
         assert len(parts) == 1 or max(work) - min(work) <= longest.max()

@@ -123,9 +123,9 @@ def test_training_follows_the_plain_definition_over_200_steps(prepared: Path) ->
     losses: dict[str, list[float]] = {}
     for name, run in (("fast", fast), ("plain", plain)):
         for _ in range(200):
-            run.meter = RunningTotals()
+            run.totals = RunningTotals()
             run.step()
-            losses.setdefault(name, []).append(run.meter.loss / run.meter.n_tokens)
+            losses.setdefault(name, []).append(run.totals.loss / run.totals.n_tokens)
     assert losses["fast"] == pytest.approx(losses["plain"], abs=1e-4)
     assert losses["fast"][-1] < losses["fast"][0] - 0.5
 
@@ -135,7 +135,7 @@ def test_without_dropout_r_drop_is_the_plain_step(prepared: Path) -> None:
     plain, doubled = (trainer(prepared, model__dropout=0.0, train__r_drop=alpha) for alpha in (0, 5))
     for run in (plain, doubled):
         run.step()
-    assert doubled.meter.loss == pytest.approx(plain.meter.loss, rel=1e-5)
+    assert doubled.totals.loss == pytest.approx(plain.totals.loss, rel=1e-5)
     torch.testing.assert_close(weights(doubled), weights(plain), atol=1e-5, rtol=1e-4)
 
 
@@ -144,8 +144,8 @@ def test_r_drop_adds_what_two_passes_disagree_in(prepared: Path) -> None:
     weak, strong = (trainer(prepared, model__dropout=0.3, train__r_drop=alpha) for alpha in (1, 5))
     for run in (weak, strong):
         run.step()
-    assert strong.meter.loss > weak.meter.loss
-    assert strong.meter.plain_loss == pytest.approx(weak.meter.plain_loss, rel=1e-5)
+    assert strong.totals.loss > weak.totals.loss
+    assert strong.totals.plain_loss == pytest.approx(weak.totals.plain_loss, rel=1e-5)
 
 
 def test_r_drop_begins_at_its_share_of_the_run(prepared: Path) -> None:
@@ -215,9 +215,9 @@ def test_a_restored_run_goes_on_bit_for_bit(prepared: Path, optimizer: str) -> N
 
 
 def test_validation_measures_perplexity_and_bleu(prepared: Path) -> None:
-    figures = trainer(prepared).validate(most=1000)
-    assert figures["valid_perplexity"] == pytest.approx(math.exp(figures["valid_loss"]))
-    assert 0 <= figures["valid_bleu"] <= 100
+    metrics = trainer(prepared).validate(most=1000)
+    assert metrics["valid_perplexity"] == pytest.approx(math.exp(metrics["valid_loss"]))
+    assert 0 <= metrics["valid_bleu"] <= 100
 
 
 def test_validation_does_not_depend_on_the_batch_size(prepared: Path) -> None:
@@ -247,5 +247,5 @@ def test_a_step_in_bfloat16_is_close_to_one_in_float32(optimizer: str, prepared:
     for run in (full, half):
         for _ in range(3):
             run.step()
-    assert half.meter.loss == pytest.approx(full.meter.loss, rel=0.01)
+    assert half.totals.loss == pytest.approx(full.totals.loss, rel=0.01)
     assert weights(half).dtype == torch.float32
