@@ -100,7 +100,7 @@ def translated(tokenizer: SubwordTokenizer, hypotheses: list[list[int]]) -> list
 def _best(found: SearchResult, alpha: float) -> list[int]:
     """The tokens of the hypothesis that this exponent ranks first."""
     hypotheses = found.best(BEAM)
-    scores = [one.log_prob / float(length_penalty(len(one.tokens) + one.ended, alpha)) for one in hypotheses]
+    scores = [one.log_prob / float(length_penalty(len(one.tokens) + one.finished, alpha)) for one in hypotheses]
     return hypotheses[scores.index(max(scores))].tokens
 
 

@@ -167,7 +167,7 @@ class Service:
     async def _translate_text(
         self, texts: Sequence[str], direction: Direction, config: SearchConfig, deadline: asyncio.Timeout
     ) -> list[TranslatedText]:
-        parts = await asyncio.to_thread(_each, direction.translator.sentences, texts)
+        parts = await asyncio.to_thread(_each, direction.translator.split_sentences, texts)
         found = await direction.search([one for sentences, _ in parts for one in sentences], config, deadline)
         said = await asyncio.to_thread(_ranked, found, config.n_best)
         joins = [(len(sentences), partial(join_translations, gaps=gaps)) for sentences, gaps in parts]
@@ -176,7 +176,7 @@ class Service:
     async def _translate_html(
         self, texts: Sequence[str], direction: Direction, config: SearchConfig, deadline: asyncio.Timeout
     ) -> list[TranslatedText]:
-        fragments = await asyncio.to_thread(_each, partial(html.parse, cut=direction.translator.sentences), texts)
+        fragments = await asyncio.to_thread(_each, partial(html.parse, cut=direction.translator.split_sentences), texts)
         sentences = [sentence for fragment in fragments for sentence in fragment.sentences]
         found = await direction.search([sentence.text for sentence in sentences], config, deadline)
         said = await asyncio.to_thread(_ranked, found, config.n_best)
@@ -197,7 +197,7 @@ class Service:
     async def _attention(
         self, text: str, at: int, direction: Direction, config: SearchConfig, deadline: asyncio.Timeout
     ) -> dict[str, Any]:
-        sentences, _ = await asyncio.to_thread(direction.translator.sentences, text)
+        sentences, _ = await asyncio.to_thread(direction.translator.split_sentences, text)
         if not 0 <= at < len(sentences):
             raise BadRequest(f"there is no sentence {at} in a text of {len(sentences)}")
         sentence = sentences[at]

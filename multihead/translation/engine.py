@@ -1,7 +1,7 @@
 """What every engine takes and returns: ids in, hypotheses out.
 
 A sentence's result must not depend on its neighbors in a batch. In another batch the same sums are added in another
-order and differ in the last digits, which matters where two hypotheses are nearly equal; `SearchResult.close` marks
+order and differ in the last digits, which matters where two hypotheses are nearly equal; `SearchResult.near_tie` marks
 such a sentence.
 """
 
@@ -22,23 +22,23 @@ class Hypothesis:
     tokens: list[int]  # without the end symbol
     log_prob: float  # of the tokens and the end symbol
     score: float  # log_prob / length penalty
-    ended: bool = True  # False: cut off at the limit
+    finished: bool = True  # False: cut off at the limit
 
 
 # What a model says whose probabilities are undefined, as they are once training has gone wrong.
-EMPTY_HYPOTHESIS = Hypothesis(tokens=[], log_prob=-math.inf, score=-math.inf, ended=False)
+EMPTY_HYPOTHESIS = Hypothesis(tokens=[], log_prob=-math.inf, score=-math.inf, finished=False)
 
 
 @dataclass(slots=True)
 class SearchResult:
     """What the search has found for one sentence."""
 
-    ended: list[Hypothesis] = field(default_factory=list)  # best first
-    cut: list[Hypothesis] = field(default_factory=list)  # live at the limit
-    close: bool = False  # a decision was too close to be the same in another batch
+    finished: list[Hypothesis] = field(default_factory=list)  # best first
+    truncated: list[Hypothesis] = field(default_factory=list)  # live at the limit
+    near_tie: bool = False  # a decision was too close to be the same in another batch
 
     def best(self, n: int) -> list[Hypothesis]:
-        return (self.ended or self.cut or [EMPTY_HYPOTHESIS])[:n]
+        return (self.finished or self.truncated or [EMPTY_HYPOTHESIS])[:n]
 
 
 def length_penalty(length: int | Tensor, alpha: float) -> float | Tensor:
@@ -50,8 +50,8 @@ Segment = list[int]  # the ids of a sentence, without the end symbol
 
 
 class Engine(Protocol):
-    window: int  # sentences that it likes to be given at a time
-    ahead: int  # windows that it can search at a time, so that no core waits while another one is read or written
+    chunk_size: int  # sentences that it likes to be given at a time
+    prefetch: int  # windows that it can search at a time, so that no core waits while another one is read or written
 
     def search(self, segments: Sequence[Segment], config: SearchConfig) -> list[SearchResult]:
         """What is found for each segment."""

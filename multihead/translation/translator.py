@@ -26,7 +26,7 @@ from multihead.text.pieces import group_words
 from multihead.text.sentences import LINE_BREAKS, cut, join_translations, pieces_of, uncut
 from multihead.text.tokenizer import SubwordTokenizer
 from multihead.translation.engine import Engine, Hypothesis, length_penalty
-from multihead.translation.engines.choose import make_engine
+from multihead.translation.engines.choose import choose_engine
 from multihead.translation.engines.torch_engine import TorchEngine
 from multihead.translation.guard import COPY_WORDS, FAULT_MESSAGES, RETRY_SETTINGS, GuardedResult, has_loop, numbers
 from multihead.translation.segments import CONTROL, LANGUAGE_CODE, LONG_PIECE, SHORT, SHORT_TEXT, SourceLine
@@ -86,11 +86,11 @@ class Translator:
         return list(self.stream(text, config))
 
     def stream(
-        self, texts: Iterable[str], config: SearchConfig, window: int | None = None, align: bool = False
+        self, texts: Iterable[str], config: SearchConfig, chunk_size: int | None = None, align: bool = False
     ) -> Iterator[Translation]:
         """Yield a translation for each text, in order; memory holds a few windows of texts at a time.
 
-        With `window`, at most that many texts are read before they are translated.
+        With `chunk_size`, at most that many texts are read before they are translated.
         """
         config = config.of_model(self.search)
 
@@ -98,13 +98,13 @@ class Translator:
             jobs = [self._read(text, config) for text in chunk]
             return jobs, self._search([segment for job in jobs for segment in job.segments], config)
 
-        windows = _windows(texts, window or self.engine.window)
-        for jobs, checked in map_ahead(search, windows, 1 if window else self.engine.ahead):
+        windows = _windows(texts, chunk_size or self.engine.chunk_size)
+        for jobs, checked in map_ahead(search, windows, 1 if chunk_size else self.engine.prefetch):
             results = iter(checked)
             for job in jobs:
                 yield self._write(job, list(islice(results, len(job.segments))), config, align)
 
-    def sentences(self, text: str) -> tuple[list[str], list[str]]:
+    def split_sentences(self, text: str) -> tuple[list[str], list[str]]:
         """Return the sentences of a text and the gaps around them, as `stream` cuts it by default."""
         if not self.search.split or self.config.data.tree:
             return uncut(text)
@@ -190,7 +190,7 @@ class Translator:
         for rank in range(max(len(result.hypotheses) for result in results)):
             chosen = [result.hypotheses[min(rank, len(result.hypotheses) - 1)] for result in results]
             log_prob = math.fsum(one.log_prob for one in chosen)
-            length = sum(len(one.tokens) + one.ended for one in chosen)
+            length = sum(len(one.tokens) + one.finished for one in chosen)
             text = join_translations([self._text(one) for one in chosen], ["", *job.gaps[1:], ""]).strip()
             score = log_prob / float(length_penalty(length, config.penalty))
             versions.setdefault(text, Alternative(text=text, score=score))
@@ -252,7 +252,7 @@ class Translator:
         text = self._text(hypothesis)
         if not text:
             return "empty"
-        if not hypothesis.ended or (has_loop(hypothesis.tokens) and not has_loop(segment)):
+        if not hypothesis.finished or (has_loop(hypothesis.tokens) and not has_loop(segment)):
             return "loop"
         same_language = self.config.data.source_lang == self.config.data.target_lang
         source = self.tokenizer.decode(segment).strip()
@@ -284,7 +284,7 @@ def load(name: str | Path, *more: str | Path, engine: str = "auto") -> Translato
     if any(other.to_json() != tokenizer.to_json() for _, other, _ in loaded[1:]):
         raise UserError("models of an ensemble need the same tokenizer")
     models = [model.to(device) for model, _, _ in loaded]
-    made = make_engine(engine, models, tokenizer, find_model(name))
+    made = choose_engine(engine, models, tokenizer, find_model(name))
     return Translator(models, tokenizer, config, Path(name).name, made, read_search(find_model(name)))
 
 

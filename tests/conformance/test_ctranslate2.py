@@ -73,7 +73,7 @@ def search_with_torch(model: Transformer, segments: Segments, config: SearchConf
 @torch.inference_mode()
 def forced(model: Transformer, segment: list[int], hypothesis: Hypothesis) -> float:
     """The log-probability of a hypothesis, token by token after what comes before."""
-    said = [*hypothesis.tokens, EOS_ID] if hypothesis.ended else hypothesis.tokens
+    said = [*hypothesis.tokens, EOS_ID] if hypothesis.finished else hypothesis.tokens
     logits = model(torch.tensor([[*segment, EOS_ID]]), torch.tensor([[BOS_ID, *said[:-1]]]))
     return float(logits.log_softmax(dim=-1)[0, range(len(said)), said].sum())
 
@@ -116,9 +116,9 @@ def test_every_shape_gives_the_same_numbers(shape: dict[str, object], tmp_path: 
     assert best_tokens(found) == best_tokens(expected)
     assert best_scores(found) == pytest.approx(best_scores(expected), abs=1e-4)
     for segment, one in zip(segments, engine.search(segments, SearchConfig(max_extra=8)), strict=True):
-        for hypothesis in one.ended + one.cut:
+        for hypothesis in one.finished + one.truncated:
             log_prob = forced(model, segment, hypothesis)
-            penalty = length_penalty(len(hypothesis.tokens) + hypothesis.ended, alpha=0.6)
+            penalty = length_penalty(len(hypothesis.tokens) + hypothesis.finished, alpha=0.6)
             assert hypothesis.log_prob == pytest.approx(log_prob, abs=1e-4)
             assert hypothesis.score == pytest.approx(log_prob / penalty, abs=1e-4)
 
@@ -168,7 +168,9 @@ def test_alone_no_neighbour_and_no_number_of_workers_changes_a_sentence(learned:
     """With int8 and a shortlist, as `auto` searches."""
     folder = learned.folder.with_name("int8")
     export_ctranslate2(learned.model, learned.tokenizer, folder, "int8", load_shortlist(trained))
-    engines = [CTranslate2Engine(folder, learned.model.config, workers, alone=True) for workers in (1, 2)]
+    engines = [
+        CTranslate2Engine(folder, learned.model.config, workers, one_sentence_per_batch=True) for workers in (1, 2)
+    ]
     expected = [best_tokens(engines[0].search([segment], SearchConfig()))[0] for segment in learned.segments]
     order = random.Random(2).sample(range(len(learned.segments)), len(learned.segments))
     for engine in engines:
@@ -197,16 +199,16 @@ def test_the_search_finds_what_ours_finds(learned: Learned, config: SearchConfig
     found = learned.engine.search(learned.segments, config)
     assert best_tokens(found) == best_tokens(expected)
     assert best_scores(found) == pytest.approx(best_scores(expected), abs=1e-4)
-    assert [one.best(1)[0].ended for one in found] == [one.best(1)[0].ended for one in expected]
+    assert [one.best(1)[0].finished for one in found] == [one.best(1)[0].finished for one in expected]
 
 
 def test_hypotheses_come_best_first_by_the_papers_penalty(learned: Learned) -> None:
     config = SearchConfig(n_best=4, alpha=1.0)
     for one in learned.engine.search(learned.segments, config):
-        scores = [hypothesis.score for hypothesis in one.ended]
+        scores = [hypothesis.score for hypothesis in one.finished]
         assert len(scores) == 4
         assert scores == sorted(scores, reverse=True)
-        for hypothesis in one.ended:
+        for hypothesis in one.finished:
             assert hypothesis.score == hypothesis.log_prob / ((5 + len(hypothesis.tokens) + 1) / 6)
 
 
@@ -216,8 +218,8 @@ def test_what_is_forbidden_takes_nothing_from_the_score(learned: Learned, config
     found = learned.engine.search(learned.segments, config)
     assert best_tokens(found) == best_tokens(expected)
     for one, other in zip(found, expected, strict=True):
-        assert [hypothesis.score for hypothesis in one.ended] == pytest.approx(
-            [hypothesis.score for hypothesis in other.ended], abs=1e-4
+        assert [hypothesis.score for hypothesis in one.finished] == pytest.approx(
+            [hypothesis.score for hypothesis in other.finished], abs=1e-4
         )
 
 
@@ -296,9 +298,9 @@ def test_no_output_is_longer_than_its_own_sentence_allows(tmp_path: Path, beam: 
     config = SearchConfig(beam=beam, max_extra=1)
     found = engine_of(model, tmp_path / "export").search(segments, config)
     for segment, one in zip(segments, found, strict=True):
-        lengths = [len(hypothesis.tokens) + hypothesis.ended for hypothesis in one.ended + one.cut]
+        lengths = [len(hypothesis.tokens) + hypothesis.finished for hypothesis in one.finished + one.truncated]
         assert 0 < max(lengths) <= len(segment) + 2
-        assert all(len(hypothesis.tokens) == min(len(segment) + 2, 24) for hypothesis in one.cut)
+        assert all(len(hypothesis.tokens) == min(len(segment) + 2, 24) for hypothesis in one.truncated)
     assert best_tokens(found) == best_tokens(search_with_torch(model, segments, config))
 
 
@@ -309,9 +311,9 @@ def test_what_has_ended_is_not_pushed_out_by_what_was_cut(tmp_path: Path, alpha:
     with torch.no_grad():
         model.output.bias[EOS_ID] = 0.0
     config = SearchConfig(max_extra=3, alpha=alpha)
-    expected = [bool(one.ended) for one in search_with_torch(model, segments, config)]
+    expected = [bool(one.finished) for one in search_with_torch(model, segments, config)]
     assert {*expected} == {True, False}
-    assert [bool(one.ended) for one in engine_of(model, tmp_path / "export").search(segments, config)] == expected
+    assert [bool(one.finished) for one in engine_of(model, tmp_path / "export").search(segments, config)] == expected
 
 
 def test_positions_are_used_to_the_last(tmp_path: Path) -> None:
@@ -353,9 +355,11 @@ def test_control_symbols_are_never_said(tmp_path: Path, beam: int) -> None:
         model.output.bias[NEVER_GENERATED] = 30.0
     config = SearchConfig(beam=beam, max_extra=4)
     found = engine_of(model, tmp_path / "export").search(segments, config)
-    assert not any(id in NEVER_GENERATED for one in found for said in one.ended + one.cut for id in said.tokens)
+    assert not any(
+        id in NEVER_GENERATED for one in found for said in one.finished + one.truncated for id in said.tokens
+    )
     for segment, one in zip(segments, found, strict=True):
-        for hypothesis in one.ended:
+        for hypothesis in one.finished:
             assert hypothesis.log_prob == pytest.approx(forced(model, segment, hypothesis), rel=1e-5)
     if beam == 1:
         assert best_tokens(found) == best_tokens(search_with_torch(model, segments, config))
@@ -374,8 +378,8 @@ def test_a_model_without_numbers_says_nothing(tmp_path: Path) -> None:
 
 def test_sampling_is_refused(tmp_path: Path) -> None:
     engine = engine_of(random_model(), tmp_path / "export")
-    assert engine.why_not(SearchConfig()) == ""
-    assert "samples" in engine.why_not(SearchConfig(sample=True))
+    assert engine.unsupported_reason(SearchConfig()) == ""
+    assert "samples" in engine.unsupported_reason(SearchConfig(sample=True))
     with pytest.raises(UserError, match="samples"):
         engine.search([[4]], SearchConfig(sample=True))
 

@@ -20,20 +20,20 @@ class AutoEngine:
     """What `auto` means: CTranslate2, each sentence alone, so that it is the same whatever its neighbours; and torch
     for what CTranslate2 cannot do."""
 
-    window, ahead = CTranslate2Engine.window, CTranslate2Engine.ahead
+    chunk_size, prefetch = CTranslate2Engine.chunk_size, CTranslate2Engine.prefetch
 
     def __init__(self, fast: CTranslate2Engine, other: TorchEngine) -> None:
         self._fast, self._other = fast, other
 
     def search(self, segments: Sequence[list[int]], config: SearchConfig) -> list[SearchResult]:
-        engine = self._other if self._fast.why_not(config) else self._fast
+        engine = self._other if self._fast.unsupported_reason(config) else self._fast
         return engine.search(segments, config)
 
 
 NARROW_MODEL = 256  # d_model up to which CTranslate2 is as fast as torch without a shortlist
 
 
-def make_engine(name: str, models: list[Transformer], tokenizer: SubwordTokenizer, folder: Path) -> Engine:
+def choose_engine(name: str, models: list[Transformer], tokenizer: SubwordTokenizer, folder: Path) -> Engine:
     kind, _, quantization = name.partition(":")
     model, words = models[0], load_shortlist(folder)
     torch_engine = TorchEngine(models, words)
@@ -42,7 +42,7 @@ def make_engine(name: str, models: list[Transformer], tokenizer: SubwordTokenize
     if len(models) > 1:
         raise UserError("CTranslate2 searches with one model: an ensemble needs --engine torch")
     export = cached_export(model, tokenizer, folder, quantization or "int8", words)
-    fast = CTranslate2Engine(export, model.config, alone=kind == "auto")
+    fast = CTranslate2Engine(export, model.config, one_sentence_per_batch=kind == "auto")
     return AutoEngine(fast, torch_engine) if kind == "auto" else fast
 
 

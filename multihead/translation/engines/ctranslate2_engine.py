@@ -39,12 +39,14 @@ class CTranslate2Engine:
     That is best for many sentences, and with int8 for a single one too, on which two threads took ten times as long.
     """
 
-    window, ahead = 250, 4
+    chunk_size, prefetch = 250, 4
 
-    def __init__(self, folder: Path, config: ModelConfig, workers: int = 0, alone: bool = False) -> None:
+    def __init__(
+        self, folder: Path, config: ModelConfig, workers: int = 0, one_sentence_per_batch: bool = False
+    ) -> None:
         """`workers` batches are searched at a time, by default as many as torch has threads.
 
-        `alone` makes a batch of every sentence: slower, but no neighbour can change it.
+        `one_sentence_per_batch` makes a batch of every sentence: slower, but no neighbour can change it.
         """
         n_threads = torch.get_num_threads()
         options = {"inter_threads": workers or n_threads, "intra_threads": 1}
@@ -57,9 +59,9 @@ class CTranslate2Engine:
             torch.set_num_threads(n_threads)  # to load a model sets it to 1, for torch too
         self._ids = {piece: id for id, piece in enumerate(self._pieces)}
         self._max_len = config.max_len
-        self._alone, self._has_shortlist = alone, (folder / VOCABULARY_MAP).exists()
+        self._one_sentence_per_batch, self._has_shortlist = one_sentence_per_batch, (folder / VOCABULARY_MAP).exists()
 
-    def why_not(self, config: SearchConfig) -> str:
+    def unsupported_reason(self, config: SearchConfig) -> str:
         """Why it cannot search like this, in words; empty if it can."""
         if config.sample:
             return "CTranslate2 draws other samples in other batches, whatever the seed"
@@ -67,7 +69,7 @@ class CTranslate2Engine:
 
     def search(self, segments: Sequence[list[int]], config: SearchConfig) -> list[SearchResult]:
         """Translate each of these sentences, ids without the end symbol."""
-        if reason := self.why_not(config):
+        if reason := self.unsupported_reason(config):
             raise UserError(f"{reason}: use --engine torch")
         longest = max(map(len, segments), default=0) + 1
         if longest > self._max_len:
@@ -75,10 +77,10 @@ class CTranslate2Engine:
         limits = [min(len(ids) + 1 + config.max_extra, self._max_len) for ids in segments]
         lengths = np.array([[len(ids), len(ids)] for ids in segments], dtype=np.int32).reshape(-1, 2)
         how = SearchPass(
-            restrained=bool(config.min_length or config.no_repeat),
+            has_constraints=bool(config.min_length or config.no_repeat),
             penalty=config.penalty,
             shortlist=config.shortlist and self._has_shortlist,
-            alone=self._alone,
+            one_sentence_per_batch=self._one_sentence_per_batch,
             patience=PATIENCE if self._translator.compute_type == "float32" and config.beam > 1 else 1.0,
         )
         batches = [batch.tolist() for batch in length_buckets(lengths, how.batch_tokens)][::-1]  # the longest first
@@ -86,7 +88,7 @@ class CTranslate2Engine:
         late = _by_limit((at for at, one in found.items() if _exceeds_limit(one, limits[at], config)), limits)
         found |= self._search(segments, late, config, replace(how, penalty=SHORTEST_FIRST))
         odd = _by_limit((at for at, one in found.items() if _contains_special_tokens(one)), limits)
-        found |= self._search(segments, odd, config, replace(how, restrained=True))
+        found |= self._search(segments, odd, config, replace(how, has_constraints=True))
         return [found[at] for at in range(len(segments))]
 
     def _search(
@@ -98,10 +100,10 @@ class CTranslate2Engine:
             results = self._translator.translate_batch(sources, **_options(config, limit, how))
             under_way += zip(places, results, strict=True)
         found = {at: self._read(result.result(), config, how.penalty) for at, result in under_way}
-        if how.restrained:
+        if how.has_constraints:
             self._score(segments, found, config)
         for one in found.values():
-            one.ended.sort(key=lambda hypothesis: -hypothesis.score)
+            one.finished.sort(key=lambda hypothesis: -hypothesis.score)
         return found
 
     def _text(self, ids: Sequence[int]) -> list[str]:
@@ -116,31 +118,31 @@ class CTranslate2Engine:
         for pieces, score in zip(result.hypotheses, result.scores, strict=True):
             ids, log_prob = [self._ids[piece] for piece in pieces], score * max(1, len(pieces)) ** penalty
             if ids[-1:] == [EOS_ID] and log_prob > IMPOSSIBLE:  # which something undefined is not either
-                found.ended.append(_hypothesis(ids[:-1], log_prob, True, config.penalty))
+                found.finished.append(_hypothesis(ids[:-1], log_prob, True, config.penalty))
             elif log_prob > IMPOSSIBLE:
-                found.cut.append(_hypothesis(ids, log_prob, False, config.penalty))
+                found.truncated.append(_hypothesis(ids, log_prob, False, config.penalty))
         return found
 
     def _score(self, segments: Sequence[list[int]], found: dict[int, SearchResult], config: SearchConfig) -> None:
         """Give what has ended the model's own log-probabilities: CTranslate2 spreads that of what is forbidden."""
-        ended = [(at, one.tokens) for at in found for one in found[at].ended]
+        ended = [(at, one.tokens) for at in found for one in found[at].finished]
         sources, targets = [self._text(segments[at]) for at, _ in ended], [self._text(tokens) for _, tokens in ended]
         batching = {"max_batch_size": BATCH_TOKENS, "batch_type": "tokens"}
         results = self._translator.score_batch(sources, targets, max_input_length=0, **batching)
         for at in found:
-            found[at].ended.clear()
+            found[at].finished.clear()
         for (at, tokens), result in zip(ended, results, strict=True):
-            found[at].ended.append(_hypothesis(tokens, math.fsum(result.log_probs), True, config.penalty))
+            found[at].finished.append(_hypothesis(tokens, math.fsum(result.log_probs), True, config.penalty))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SearchPass:
     """What differs between the times that a sentence is searched."""
 
-    restrained: bool  # something is forbidden
+    has_constraints: bool  # something is forbidden
     penalty: float  # what comes first is what has the largest log-probability / length^penalty
     shortlist: bool
-    alone: bool  # every sentence is a batch
+    one_sentence_per_batch: bool  # every sentence is a batch
     patience: float  # it stops when so many times `beam` hypotheses have ended
 
     @property
@@ -148,9 +150,9 @@ class SearchPass:
         return SHORTLIST_BATCH_TOKENS if self.shortlist else BATCH_TOKENS
 
 
-def _hypothesis(tokens: list[int], log_prob: float, ended: bool, alpha: float) -> Hypothesis:
-    penalty = float(length_penalty(len(tokens) + ended, alpha))
-    return Hypothesis(tokens=tokens, log_prob=log_prob, score=log_prob / penalty, ended=ended)
+def _hypothesis(tokens: list[int], log_prob: float, finished: bool, alpha: float) -> Hypothesis:
+    penalty = float(length_penalty(len(tokens) + finished, alpha))
+    return Hypothesis(tokens=tokens, log_prob=log_prob, score=log_prob / penalty, finished=finished)
 
 
 def _options(config: SearchConfig, limit: int, how: SearchPass) -> dict[str, object]:
@@ -166,12 +168,12 @@ def _options(config: SearchConfig, limit: int, how: SearchPass) -> dict[str, obj
         "min_decoding_length": min(config.min_length, limit),
         "max_decoding_length": limit,
         "max_input_length": 0,  # nothing is cut silently
-        "suppress_sequences": never_said if how.restrained else None,
+        "suppress_sequences": never_said if how.has_constraints else None,
         "return_scores": True,
         "return_end_token": True,
         "use_vmap": how.shortlist,
-        "max_batch_size": 1 if how.alone else how.batch_tokens,
-        "batch_type": "examples" if how.alone else "tokens",
+        "max_batch_size": 1 if how.one_sentence_per_batch else how.batch_tokens,
+        "batch_type": "examples" if how.one_sentence_per_batch else "tokens",
         "asynchronous": True,
     }
 
@@ -187,10 +189,10 @@ def _exceeds_limit(found: SearchResult, limit: int, config: SearchConfig) -> boo
     A batch has one limit, the largest of all, so that a sentence may go beyond its own. And what is cut at the limit
     counts as ended, and may push what has ended out of the number that is given back.
     """
-    longest = max((len(one.tokens) + one.ended for one in found.ended + found.cut), default=0)
-    return longest > limit or bool(found.cut and config.beam > 1)
+    longest = max((len(one.tokens) + one.finished for one in found.finished + found.truncated), default=0)
+    return longest > limit or bool(found.truncated and config.beam > 1)
 
 
 def _contains_special_tokens(found: SearchResult) -> bool:
     """To forbid them from the start would change every score a little, for what hardly ever happens."""
-    return any(id in NEVER_GENERATED for one in found.ended + found.cut for id in one.tokens)
+    return any(id in NEVER_GENERATED for one in found.finished + found.truncated for id in one.tokens)

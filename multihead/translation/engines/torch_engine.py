@@ -24,13 +24,13 @@ WIDE = 512  # d_model from which several cores gain from working on one sentence
 class TorchEngine:
     """One model, or several of one vocabulary that vote, in batches of like length."""
 
-    window, ahead = 2000, 1
+    chunk_size, prefetch = 2000, 1
 
     def __init__(self, models: Sequence[Transformer], shortlist: Shortlist | None = None) -> None:
         self.models = list(models)
         self.device = next(self.models[0].parameters()).device
         self.shortlist = shortlist and shortlist.to(self.device)
-        self._precise: list[Transformer] = []
+        self._double_precision_models: list[Transformer] = []
         self._busy = threading.Lock()  # the number of threads is torch's, not ours alone
 
     def search(self, segments: Sequence[Segment], config: SearchConfig) -> list[SearchResult]:
@@ -39,10 +39,12 @@ class TorchEngine:
 
     def _search(self, segments: Sequence[Segment], config: SearchConfig) -> list[SearchResult]:
         found = self._search_with(self.models, segments, config)
-        close = [at for at, one in enumerate(found) if one.close and not config.sample]
+        close = [at for at, one in enumerate(found) if one.near_tie and not config.sample]
         if close:
-            self._precise = self._precise or [copy.deepcopy(model).double() for model in self.models]
-            decided = self._search_with(self._precise, [segments[at] for at in close], config)
+            self._double_precision_models = self._double_precision_models or [
+                copy.deepcopy(model).double() for model in self.models
+            ]
+            decided = self._search_with(self._double_precision_models, [segments[at] for at in close], config)
             for at, one in zip(close, decided, strict=True):
                 found[at] = one
         return found

@@ -60,7 +60,9 @@ class BeamSearch:
         self.sentences = torch.arange(n_sentences, device=device)  # B: its place in `found`
         self.limits = length_limits(models, source_ids, config.max_extra)  # B
         self.longest = self.limits.clone()  # B: how long a hypothesis that wins may get
-        self.wanted = torch.full((n_sentences,), -math.inf, device=device)  # B: the score that a hypothesis has to beat
+        self.score_to_beat = torch.full(
+            (n_sentences,), -math.inf, device=device
+        )  # B: the score that a hypothesis has to beat
         # Of each live hypothesis, those of a sentence one after the other
         self.sentence = torch.arange(n_sentences, device=device)  # R: an index into the above
         self.log_probs = torch.zeros(n_sentences, device=device)  # R
@@ -71,15 +73,15 @@ class BeamSearch:
         values, parents, tokens = self._continuations(length)  # B W+1 each, best first
         ends = (tokens == EOS_ID) & values.isfinite()
         ends[:, self.config.beam :] = False
-        self._set_aside(ends, values, parents, length)
-        hopeful = self._hopeful(values)
+        self._collect_finished(ends, values, parents, length)
+        hopeful = self._can_still_win(values)
         self._mark_close_edge(values, hopeful)
         live = hopeful & ~ends
         live[:, self.config.beam :] = False
         cut = live & (length >= self.limits).unsqueeze(1)
         if bool(cut.any()):
-            self._keep_cut(cut, values, parents, tokens, length)
-        self._go_on(live & ~cut, values, parents, tokens)
+            self._collect_truncated(cut, values, parents, tokens, length)
+        self._advance(live & ~cut, values, parents, tokens)
 
     def _continuations(self, length: int) -> tuple[Tensor, Tensor, Tensor]:
         """The best `beam` + 1 continuations of each sentence: log-probability, row that they continue, token."""
@@ -125,7 +127,7 @@ class BeamSearch:
                     token = tokens[at + size - 1]
                     step[row, column.get(token, token)] = -math.inf
 
-    def _set_aside(self, ends: Tensor, values: Tensor, parents: Tensor, length: int) -> None:
+    def _collect_finished(self, ends: Tensor, values: Tensor, parents: Tensor, length: int) -> None:
         where = ends.nonzero()
         rows, columns = where[:, 0], where[:, 1]
         penalty = float(length_penalty(length, self.config.penalty))
@@ -133,22 +135,22 @@ class BeamSearch:
             rows.tolist(), values[rows, columns].tolist(), self.tokens[parents[rows, columns], 1:].tolist(), strict=True
         )
         for row, log_prob, tokens in ended:
-            hypotheses = self.found[int(self.sentences[row])].ended
+            hypotheses = self.found[int(self.sentences[row])].finished
             hypotheses.append(Hypothesis(tokens=tokens, log_prob=log_prob, score=log_prob / penalty))
             hypotheses.sort(key=lambda hypothesis: -hypothesis.score)
             if len(hypotheses) >= self.config.n_best:
-                self.wanted[row] = hypotheses[self.config.n_best - 1].score
+                self.score_to_beat[row] = hypotheses[self.config.n_best - 1].score
             if self.prune:
                 self.longest[row] = min(int(self.limits[row]), int(SLACK * (len(hypotheses[0].tokens) + 1)) + 2)
 
-    def _hopeful(self, values: Tensor) -> Tensor:
+    def _can_still_win(self, values: Tensor) -> Tensor:
         """Which continuations may still win (B C).
 
         Log-probabilities only fall, so the best that one can reach is its own over the largest penalty: what cannot
         come before the worst that is wanted leaves, and its place stays empty, for what would take it is worse still.
         With `prune` a hypothesis also leaves when it is that far behind the best of its sentence.
         """
-        needed = self.wanted * length_penalty(self.longest, self.config.penalty) - MARGIN  # B
+        needed = self.score_to_beat * length_penalty(self.longest, self.config.penalty) - MARGIN  # B
         hopeful = values.isfinite() & (values >= needed.unsqueeze(1))
         if self.prune:
             behind = values[:, :1] - values - self.prune  # B C
@@ -164,19 +166,19 @@ class BeamSearch:
 
     def _mark_close(self, close: Tensor) -> None:
         for sentence in self.sentences[close].tolist():
-            self.found[sentence].close = True
+            self.found[sentence].near_tie = True
 
-    def _keep_cut(self, cut: Tensor, values: Tensor, parents: Tensor, tokens: Tensor, length: int) -> None:
+    def _collect_truncated(self, cut: Tensor, values: Tensor, parents: Tensor, tokens: Tensor, length: int) -> None:
         """What is live at the limit is given back only if nothing has ended."""
         penalty = float(length_penalty(length, self.config.penalty))
         for row, column in cut.nonzero().tolist():
             log_prob = float(values[row, column])
             ids = [*self.tokens[parents[row, column], 1:].tolist(), int(tokens[row, column])]
-            self.found[int(self.sentences[row])].cut.append(
-                Hypothesis(tokens=ids, log_prob=log_prob, score=log_prob / penalty, ended=False)
+            self.found[int(self.sentences[row])].truncated.append(
+                Hypothesis(tokens=ids, log_prob=log_prob, score=log_prob / penalty, finished=False)
             )
 
-    def _go_on(self, live: Tensor, values: Tensor, parents: Tensor, tokens: Tensor) -> None:
+    def _advance(self, live: Tensor, values: Tensor, parents: Tensor, tokens: Tensor) -> None:
         """Make the live continuations the new rows; sentences without any leave now and then, since that copies."""
         self.sentence, columns = live.nonzero().unbind(1)
         parents = parents[self.sentence, columns]
@@ -188,7 +190,7 @@ class BeamSearch:
         if stay is not None:
             for sentence in self.sentences[~searched].tolist():
                 self._mark_close_ending(self.found[sentence])
-            self.sentences, self.wanted = self.sentences[stay], self.wanted[stay]
+            self.sentences, self.score_to_beat = self.sentences[stay], self.score_to_beat[stay]
             self.limits, self.longest = self.limits[stay], self.longest[stay]
             self.sentence = torch.searchsorted(stay, self.sentence)
         if len(self.log_probs):
@@ -196,4 +198,4 @@ class BeamSearch:
 
     def _mark_close_ending(self, found: SearchResult) -> None:
         scores = [hypothesis.score for hypothesis in found.best(self.config.n_best + 1)]
-        found.close |= any(one - other < TIE_MARGIN for one, other in pairwise(scores))
+        found.near_tie |= any(one - other < TIE_MARGIN for one, other in pairwise(scores))

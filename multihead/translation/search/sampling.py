@@ -46,8 +46,8 @@ def sample(models: Sequence[Transformer], source_ids: Tensor, config: SearchConf
             if ended or length >= most[row // n_draws]:
                 live[row] = False
                 score = log_probs[row] / float(length_penalty(length, config.penalty))
-                hypothesis = Hypothesis(tokens=tokens[row], log_prob=log_probs[row], score=score, ended=ended)
-                found[row // n_draws].ended.append(hypothesis)
+                hypothesis = Hypothesis(tokens=tokens[row], log_prob=log_probs[row], score=score, finished=ended)
+                found[row // n_draws].finished.append(hypothesis)
         ids = chosen
     return found
 

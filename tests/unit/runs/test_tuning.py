@@ -30,7 +30,7 @@ def validation_text(tokenizer: SubwordTokenizer, pairs: list[tuple[str, str]]) -
 def short_or_long(tokenizer: SubwordTokenizer, short: str, long: str) -> SearchResult:
     """Two hypotheses: the shorter one is likelier, the longer one likelier a token."""
     texts = ((short, -3.0), (long, -3.6))
-    return SearchResult(ended=[Hypothesis(tokens=tokenizer.encode(text), log_prob=p, score=p) for text, p in texts])
+    return SearchResult(finished=[Hypothesis(tokens=tokenizer.encode(text), log_prob=p, score=p) for text, p in texts])
 
 
 def test_the_penalty_is_the_one_whose_translations_score_best(loaded: Loaded, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -79,6 +79,6 @@ def test_a_model_of_several_sentences_a_line_is_not_split(loaded: Loaded, lines:
 
 def test_hypotheses_are_ranked_as_the_search_ranks_them(loaded: Loaded) -> None:
     one = short_or_long(loaded[1], "a b c d e f", "a b c d e f g h i")
-    assert _best(one, 0.0) == one.ended[0].tokens
-    assert _best(one, 1.5) == one.ended[1].tokens
-    assert len(one.ended) <= BEAM
+    assert _best(one, 0.0) == one.finished[0].tokens
+    assert _best(one, 1.5) == one.finished[1].tokens
+    assert len(one.finished) <= BEAM

@@ -73,7 +73,7 @@ def test_a_close_call_is_decided_in_double_precision(monkeypatch: pytest.MonkeyP
         if next(models[0].parameters()).dtype == torch.float64:
             return search(models, source, config)
         wrong = Hypothesis(tokens=[30], log_prob=-1.0, score=-1.0)
-        return [SearchResult(ended=[wrong], close=True) for _ in source]
+        return [SearchResult(finished=[wrong], near_tie=True) for _ in source]
 
     engine = TorchEngine([make()])
     expected = texts(engine.search(segments(7), CONFIG))

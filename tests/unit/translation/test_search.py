@@ -39,9 +39,9 @@ def alone(source: Tensor, row: int) -> Tensor:
     return ids[ids != 0].unsqueeze(0)
 
 
-def forced_log_prob(model: Transformer, source: Tensor, tokens: list[int], ended: bool = True) -> float:
+def forced_log_prob(model: Transformer, source: Tensor, tokens: list[int], finished: bool = True) -> float:
     """What the full pass says of an output: the sum of the log-probabilities of its tokens."""
-    output = [*tokens, EOS_ID] if ended else tokens
+    output = [*tokens, EOS_ID] if finished else tokens
     with torch.inference_mode():
         log_probs = model(source, torch.tensor([[BOS_ID, *output[:-1]]]))[0].log_softmax(dim=-1)
     return sum(float(log_probs[at, id]) for at, id in enumerate(output))
@@ -95,8 +95,8 @@ def test_a_score_equals_the_forced_score(beam: int) -> None:
     config = SearchConfig(beam=beam, n_best=beam, max_extra=8)
     for row, result in enumerate(search([model], source, config)):
         for hypothesis in result.best(beam):
-            forced = forced_log_prob(model, alone(source, row), hypothesis.tokens, hypothesis.ended)
-            length = len(hypothesis.tokens) + hypothesis.ended
+            forced = forced_log_prob(model, alone(source, row), hypothesis.tokens, hypothesis.finished)
+            length = len(hypothesis.tokens) + hypothesis.finished
             assert hypothesis.log_prob == pytest.approx(forced, abs=1e-4)
             assert hypothesis.score == pytest.approx(forced / ((5 + length) / 6) ** 0.6, abs=1e-4)
 
@@ -122,7 +122,7 @@ def test_a_batch_equals_its_sentences_alone(beam: int) -> None:
     config = SearchConfig(beam=beam, max_extra=8)
     for row, result in enumerate(search([model], source, config)):
         single = search([model], alone(source, row), config)[0]
-        if not result.close and not single.close:
+        if not result.near_tie and not single.near_tie:
             assert result.best(1)[0].tokens == single.best(1)[0].tokens
 
 
@@ -132,7 +132,7 @@ def test_what_leaves_the_beam_could_not_have_won(monkeypatch: pytest.MonkeyPatch
     model, source = make(2), sources(*[2 + at % 7 for at in range(500)])
     config = SearchConfig(beam=4, max_extra=6, n_best=n_best)
     pruned = search([model], source, config)
-    monkeypatch.setattr(BeamSearch, "_hopeful", lambda _, values: values.isfinite())  # nobody is without hope
+    monkeypatch.setattr(BeamSearch, "_can_still_win", lambda _, values: values.isfinite())  # nobody is without hope
     for one, other in zip(pruned, search([model], source, config), strict=True):
         assert one.best(n_best) == other.best(n_best)
 
@@ -153,7 +153,7 @@ def test_an_output_begins_with_its_prefix() -> None:
         best = result.best(1)[0]
         assert best.tokens[: len(prefix)] == prefix
         assert best.log_prob == pytest.approx(
-            forced_log_prob(model, alone(source, row), best.tokens, best.ended), abs=1e-4
+            forced_log_prob(model, alone(source, row), best.tokens, best.finished), abs=1e-4
         )
 
 
@@ -161,7 +161,7 @@ def test_an_output_that_does_not_end_is_cut_at_its_limit() -> None:
     config = SearchConfig(beam=2, max_extra=4, min_length=100)
     for row, result in enumerate(search([make()], sources(5, 3), config)):
         best = result.best(1)[0]
-        assert (len(best.tokens), best.ended) == ((5, 3)[row] + 4, False)
+        assert (len(best.tokens), best.finished) == ((5, 3)[row] + 4, False)
 
 
 def test_an_output_never_runs_past_the_positions_of_the_model() -> None:
@@ -203,7 +203,7 @@ def test_an_ensemble_of_one_model_twice_is_the_model() -> None:
 def test_an_ensemble_averages_probabilities() -> None:
     one, other, source = make(1), make(2), sources(5)
     best = search([one, other], source, SearchConfig(max_extra=8))[0].best(1)[0]
-    output = [*best.tokens, EOS_ID] if best.ended else best.tokens
+    output = [*best.tokens, EOS_ID] if best.finished else best.tokens
     with torch.inference_mode():
         target = torch.tensor([[BOS_ID, *output[:-1]]])
         probs = (one(source, target)[0].softmax(-1) + other(source, target)[0].softmax(-1)) / 2
@@ -216,7 +216,7 @@ def test_a_near_tie_is_marked() -> None:
     model.output.weight.data[20] = model.output.weight.data[21]  # two words that cannot be told apart
     model.output.weight.data[20:22] *= 4
     found = search([model], sources(*[6] * 20), SearchConfig(beam=1, max_extra=8))
-    assert any(result.close for result in found)
+    assert any(result.near_tie for result in found)
 
 
 def test_n_best_needs_a_beam_as_wide() -> None:
@@ -228,7 +228,7 @@ def test_a_model_that_has_gone_wrong_says_nothing() -> None:
     model = make()
     model.output.weight.data[:] = math.nan
     best = search([model], sources(4, 3), SearchConfig())[1].best(1)[0]
-    assert (best.tokens, best.ended) == ([], False)
+    assert (best.tokens, best.finished) == ([], False)
 
 
 # Sampling
@@ -259,7 +259,7 @@ def test_the_narrowest_sampling_is_greedy(narrow: dict[str, float]) -> None:
 def test_draws_follow_the_models_probabilities() -> None:
     """The first token of 4,000 draws against the softmax."""
     model, source = make(), sources(5)
-    found = search([model], source, SearchConfig(sample=True, n_best=4000, max_extra=1))[0].ended
+    found = search([model], source, SearchConfig(sample=True, n_best=4000, max_extra=1))[0].finished
     with torch.no_grad():
         logits = model(source, torch.tensor([[BOS_ID]]))[0, -1]
     logits[[0, 1, 2]] = -math.inf

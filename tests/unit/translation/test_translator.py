@@ -130,7 +130,7 @@ def test_lines_stream_through_a_window() -> None:
             read += 1
             yield text
 
-    stream = RANDOM.stream(lines(), SearchConfig(beam=1, max_extra=2), window=3)
+    stream = RANDOM.stream(lines(), SearchConfig(beam=1, max_extra=2), chunk_size=3)
     next(stream)
     assert read == 3
     assert len(list(stream)) == len(TEXTS) - 1
@@ -260,7 +260,7 @@ def scripted(monkeypatch: pytest.MonkeyPatch, first: str, again: str) -> list[Se
         asked.append(config)
         text = first if len(asked) == 1 else again
         one = Hypothesis(tokens=TOKENIZER.encode(text) if text else [], log_prob=-1.0, score=-1.0)
-        return [SearchResult(ended=[one]) for _ in source]
+        return [SearchResult(finished=[one]) for _ in source]
 
     monkeypatch.setattr("multihead.translation.engines.torch_engine.search", say)
     return asked
