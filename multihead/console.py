@@ -1,7 +1,6 @@
 """What the user sees: lines on stderr, tables, durations, and errors as exit codes."""
 
 import errno
-import math
 import os
 import re
 import sys
@@ -84,8 +83,12 @@ def log_to(console: "Console") -> Log:
 
 
 def duration(seconds: float) -> str:
-    minutes = math.ceil(seconds / 60)
-    return f"{minutes} min" if minutes < 120 else f"{minutes / 60:.1f} h"
+    """Return a time in the largest unit of which there are two: "45 s", "12 min", "3.5 h", "4.2 days"."""
+    for unit, size, digits in (("days", 86_400, 1), ("h", 3600, 1), ("min", 60, 0)):
+        if seconds >= 2 * size:
+            number = seconds / size
+            return f"{number:,.{digits if number < 100 else 0}f}".removesuffix(".0") + f" {unit}"
+    return f"{seconds:.0f} s"
 
 
 def say(line: str) -> None:

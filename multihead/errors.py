@@ -1,19 +1,33 @@
-"""Every choice a run can make: frozen dataclasses whose defaults are the paper's, and how they are set.
-
-A choice is addressed by its dotted name (`train.warmup`) everywhere: in presets, in TOML files, in `--set`.
-"""
+"""The exceptions that a user sees as a message, and the check for optional dependencies."""
 
 import difflib
+import importlib
+from types import ModuleType
 
 
 class UserError(Exception):
-    """Something the user can mend, in one clear sentence; the command line shows it and exits with 1."""
+    """An error that the user can fix. The command line prints the message and exits with status 1."""
 
 
 class UsageError(UserError):
-    """A setting that cannot be: the command was misused, and exits with 2."""
+    """An invalid setting or option. The command line prints the message and exits with status 2."""
 
 
 def did_you_mean(name: str, known: list[str]) -> str:
+    """Return the end of an error message about an unknown name: the nearest known one, or all of them."""
     near = difflib.get_close_matches(name, known, n=1, cutoff=0.5)
-    return f"; did you mean '{near[0]}'?" if near else f"; there are {', '.join(sorted(known))}"
+    return f"; did you mean '{near[0]}'?" if near else f"; valid names: {', '.join(sorted(known))}"
+
+
+def require(module: str, extra: str) -> ModuleType:
+    """Import and return a module of an optional dependency, or fail with the command that installs it.
+
+    `extra` is the extra of this package that has the dependency. The module may be one of our own that imports it.
+    """
+    try:
+        return importlib.import_module(module)
+    except ModuleNotFoundError as error:
+        missing = error.name or module
+        if missing.split(".")[0] == "multihead":
+            raise
+        raise UserError(f"{missing} is not installed: pip install 'multihead[{extra}]'") from None

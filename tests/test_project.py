@@ -18,8 +18,8 @@ PACKAGE = ROOT / "multihead"
 
 # A package imports only from those before it.
 ORDER = (
-    *("errors", "console", "concurrency", "config", "text", "storage", "data", "hardware", "model", "inspection"),
-    *("interop", "translation", "evaluation", "distributed", "training", "runs"),
+    *("errors", "console", "concurrency", "config", "text", "storage", "figures", "data", "hardware", "model"),
+    *("inspection", "interop", "translation", "evaluation", "distributed", "training", "runs"),
     *("bulk", "serve", "bench", "paper", "__init__", "cli", "__main__"),
 )
 

@@ -20,10 +20,10 @@ from multihead.config.schema import SearchConfig
 from multihead.data.parallel_text import embedded_text
 from multihead.errors import UsageError, UserError
 from multihead.evaluation.metrics import bleu
+from multihead.figures import PALETTE, add_legend, new_figure, save_figure, style_axes
 from multihead.hardware.memory import peak_memory_mb
 from multihead.interop.export_cache import cached_export
 from multihead.interop.hub import find_model
-from multihead.storage.files import atomic_file
 from multihead.text.lines import TextInput
 from multihead.text.tokenizer import SubwordTokenizer
 from multihead.translation.translator import Translator, load
@@ -278,23 +278,17 @@ def _both(model: str, text: Text, beam: int, which: str) -> dict[str, object]:
 
 def write_picture(rows: list[dict[str, Any]], path: Path) -> None:
     """Speed against BLEU, a point for each beam."""
-    import matplotlib
-
-    matplotlib.use("Agg")
-    from matplotlib import pyplot
-
     scored = [row for row in rows if row["bleu"] is not None]
     if not scored:
         raise UserError("a picture of speed against BLEU needs --reference")
-    figure, axes = pyplot.subplots(figsize=(7, 4.5), layout="constrained")
-    for prefix, name, colour in (("", "Multihead", "#1b6ca8"), ("ctranslate2_", "CTranslate2 alone, int8", "#c8553d")):
+    figure = new_figure(7, 4.5)
+    axes = figure.subplots()
+    for prefix, name, color in (("", "Multihead", PALETTE[0]), ("ctranslate2_", "CTranslate2 alone, int8", PALETTE[1])):
         speeds, bleus = ([row[f"{prefix}{key}"] for row in scored] for key in ("sentences_per_second", "bleu"))
-        axes.plot(speeds, bleus, "o-", color=colour, label=name)
+        axes.plot(speeds, bleus, "o-", color=color, label=name)
         for row, x, y in zip(scored, speeds, bleus, strict=True):
             axes.annotate(f"beam {row['beam']}", (x, y), textcoords="offset points", xytext=(6, 5), fontsize=8)
-    axes.set(xlabel="sentences a second", ylabel="BLEU", xlim=(0, None))
-    axes.grid(alpha=0.3)
-    axes.legend(frameon=False)
-    with atomic_file(path) as aside:
-        figure.savefig(aside, format="png", dpi=150)
-    pyplot.close(figure)
+    axes.set(xlim=(0, None))
+    style_axes(axes, xlabel="sentences per second", ylabel="BLEU")
+    add_legend(axes)
+    save_figure(figure, path)

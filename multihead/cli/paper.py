@@ -8,6 +8,7 @@ import typer
 
 from multihead.cli.options import Json, Picture, SetOptions
 from multihead.config.resolve import parse_settings
+from multihead.console import say
 from multihead.errors import UsageError
 
 Minutes = Annotated[
@@ -36,7 +37,7 @@ def table1_command(
     lengths = [length for length in table1.LENGTHS if length <= longest]
     found = []
     for layer in table1.LAYERS:
-        _say(f"measuring {layer.name}")
+        say(f"measuring {layer.name}")
         found.append(table1.measure(layer, lengths))
     if as_json:
         print(json.dumps([table1.to_dict(one) for one in found], indent=2))
@@ -44,7 +45,7 @@ def table1_command(
         table1.to_table(found).show()
     if output:
         table1.write_picture(found, output)
-        _say(f"written to {output}")
+        say(f"written to {output}")
 
 
 def table2_command(
@@ -106,7 +107,7 @@ def table3_command(
         table3.Study(corpus=corpus, output=output, minutes=minutes, scale=scale, settings=overrides) if corpus else None
     )
     records = table3.table_3(names, entries)
-    outcomes = table3.train_rows(study, names, _say) if study else {}
+    outcomes = table3.train_rows(study, names, say) if study else {}
     trained = [{**record, **outcomes[record["row"]]} for record in records if record["row"] in outcomes]
     if as_json:
         document = {"vocab_size": entries, "rows": [{**one, **outcomes.get(one["row"], {})} for one in records]}
@@ -143,7 +144,7 @@ def schedule_command(
     ]
     if output:
         schedule.write_picture(curves, output, steps)
-        _say(f"written to {output}")
+        say(f"written to {output}")
     if as_json:
         print(json.dumps({"curves": [curve.record(schedule.STEPS) for curve in curves]}, indent=2))
     else:
@@ -163,7 +164,7 @@ def positions_command(
     records = positions.facts(length, d_model)
     if output:
         positions.write_picture(output, length, d_model)
-        _say(f"written to {output}")
+        say(f"written to {output}")
     if as_json:
         print(json.dumps({"d_model": d_model, "length": length, "distances": records}, indent=2))
     else:
@@ -173,7 +174,3 @@ def positions_command(
 def _check_picture(output: Path | None) -> None:
     if output and output.suffix != ".png":
         raise UsageError(f"--output must end in .png, got '{output}'")
-
-
-def _say(line: str) -> None:
-    typer.echo(line, err=True)

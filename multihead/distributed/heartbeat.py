@@ -15,13 +15,14 @@ import json
 import os
 import signal
 import socket
-import sys
 import threading
 import time
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from torch.distributed import PrefixStore, Store, TCPStore  # type: ignore[attr-defined]  # torch does not declare the export
+
+from multihead.console import say
 
 HEARTBEAT_SECONDS = 0.5  # seconds between two signs of life
 TIMEOUT_SECONDS = 8.0  # seconds after which a rank that gives none is given up
@@ -152,7 +153,7 @@ class Heartbeat:
         if self._over.is_set():
             return
         if self._rank == 0 or failure.rank == self._next:
-            print(f"multihead: {failure.words}", file=sys.stderr, flush=True)
+            say(f"multihead: {failure.words}")
         if failure.place:
             failure.place.end()
         os._exit(1)

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 from torch import Tensor
 
+from multihead.figures import TEXT_COLOR, new_figure, save_figure
 from multihead.inspection.attention_maps import AttentionMaps, alignment_layer
-from multihead.storage.files import atomic_file
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -20,21 +20,19 @@ if TYPE_CHECKING:
 
 def write_picture(maps: AttentionMaps, path: Path, *, source: str, translation: str, model_name: str) -> None:
     """Write a PNG: the cross-attention of the layer that aligns best, readable, beside every head at a glance."""
-    from matplotlib.figure import Figure
-
     n_layers, n_heads, n_target, n_source = maps.cross.shape
     cell = 0.27  # inches of one token
     large = max(3.2, cell * n_source), max(3.2, cell * n_target)
     small = min(1.2, max(0.6, large[1] / n_layers))
-    figure = Figure(figsize=(large[0] + 1.3 + small * n_heads, large[1] + 2.2), layout="constrained", facecolor="white")
+    figure = new_figure(large[0] + 1.3 + small * n_heads, large[1] + 2.2)
     figure.suptitle(f"{source}\n{translation}", x=0.01, ha="left", fontsize=11, parse_math=False)
     left, right = figure.subfigures(1, 2, squeeze=False, width_ratios=[large[0] + 1.3, small * n_heads])[0]
     _draw_labeled(left, maps)
     _draw_every_head(right, maps.cross)
     figure.supxlabel(model_name, x=0.99, ha="right", fontsize=7, color="0.5", parse_math=False)
-    with warnings.catch_warnings(), atomic_file(path) as aside:
+    with warnings.catch_warnings():
         warnings.simplefilter("ignore", UserWarning)  # a script that no font here knows is drawn as boxes
-        figure.savefig(aside, dpi=200, format="png")
+        save_figure(figure, path)
 
 
 def _draw_labeled(figure: "SubFigure", maps: AttentionMaps) -> None:
@@ -42,7 +40,7 @@ def _draw_labeled(figure: "SubFigure", maps: AttentionMaps) -> None:
     written = [*maps.target_tokens[1:], maps.source_tokens[-1]]  # a row is the query that predicts this token
     axes: Axes = figure.subplots()
     image = _draw_map(axes, maps.cross[layer].mean(dim=0))
-    axes.set_title(f"Layer {layer + 1}, mean of its heads", loc="left", fontsize=9, color="0.3")
+    axes.set_title(f"Layer {layer + 1}, mean of its heads", loc="left", fontsize=9, color=TEXT_COLOR)
     axes.xaxis.tick_top()
     axes.set_xticks(range(len(maps.source_tokens)), _labels(maps.source_tokens), parse_math=False)
     axes.set_yticks(range(len(written)), _labels(written), parse_math=False)
@@ -67,9 +65,9 @@ def _draw_every_head(figure: "SubFigure", cross: Tensor) -> None:
             axes.set_xticks([])
             axes.set_yticks([])
             if layer == 0:
-                axes.set_title(f"head {head + 1}", fontsize=7, color="0.3")
+                axes.set_title(f"head {head + 1}", fontsize=7, color=TEXT_COLOR)
             if head == 0:
-                axes.set_ylabel(f"layer {layer + 1}", fontsize=7, color="0.3")
+                axes.set_ylabel(f"layer {layer + 1}", fontsize=7, color=TEXT_COLOR)
 
 
 def _draw_map(axes: "Axes", weights: Tensor) -> "AxesImage":

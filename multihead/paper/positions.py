@@ -15,8 +15,8 @@ from torch import Tensor
 
 from multihead.console import Table
 from multihead.errors import UsageError
+from multihead.figures import TEXT_COLOR, add_legend, new_figure, save_figure, style_axes
 from multihead.model.positions import sinusoids
-from multihead.storage.files import atomic_file
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -24,7 +24,6 @@ if TYPE_CHECKING:
 
 
 DISTANCES = [0, 1, 2, 4, 8, 16, 32, 64, 128, 256]
-TEXT_COLOR = "0.25"  # of words in the picture
 
 
 def check_sizes(length: int, d_model: int) -> None:
@@ -118,18 +117,15 @@ def to_table(records: Sequence[dict[str, Any]], length: int, d_model: int) -> Ta
 
 def write_picture(path: Path, length: int, d_model: int) -> None:
     """Write a PNG: the sinusoids as heat maps, the similarity of positions by their distance, and the turns."""
-    from matplotlib.figure import Figure
-
     check_sizes(length, d_model)
     table = sinusoids(length, d_model)
-    figure = Figure(figsize=(13, 6), layout="constrained", facecolor="white")
+    figure = new_figure(13, 6)
     left, right = figure.subfigures(1, 2, squeeze=False, width_ratios=[1.25, 1], wspace=0.03)[0]
     top, bottom = right.subfigures(2, 1, squeeze=False, height_ratios=[2, 1], hspace=0.03)[:, 0]
     _draw_heat_maps(left, table)
     _draw_similarity(top, table)
     _draw_turns(bottom, table)
-    with atomic_file(path) as aside:
-        figure.savefig(aside, dpi=200, format="png")
+    save_figure(figure, path)
 
 
 def _draw_heat_maps(figure: "SubFigure", table: Tensor) -> None:
@@ -139,7 +135,7 @@ def _draw_heat_maps(figure: "SubFigure", table: Tensor) -> None:
         part = table[:, first::2].numpy()
         extent = (0, table.size(1), len(table) - 0.5, -0.5)
         image = axes.imshow(part, cmap="RdBu_r", vmin=-1, vmax=1, aspect="auto", interpolation="nearest", extent=extent)
-        _style(axes, title, "dimension")
+        style_axes(axes, title=title, xlabel="dimension", grid=False)
     sines.set_ylabel("position", color=TEXT_COLOR)
     bar = figure.colorbar(image, ax=[sines, cosines], location="bottom", shrink=0.3, aspect=30, ticks=[-1, 0, 1])
     bar.outline.set_visible(False)
@@ -151,14 +147,12 @@ def _draw_similarity(figure: "SubFigure", table: Tensor) -> None:
     axes: Axes = figure.subplots()
     length = len(table)
     starts = [0, length // 4, length // 2, 3 * length // 4]
-    for start, colour, width in zip(starts, ("#bfdbfe", "#60a5fa", "#2563eb", "#172554"), (8, 5.5, 3, 1), strict=True):
+    for start, color, width in zip(starts, ("#bfdbfe", "#60a5fa", "#2563eb", "#172554"), (8, 5.5, 3, 1), strict=True):
         distances = (torch.arange(length) - start).tolist()
         values = similarity(table, start).tolist()
-        axes.plot(distances, values, color=colour, linewidth=width, solid_capstyle="butt", label=f"p = {start}")
-    _style(axes, "PE(p) · PE(p+k), as a share of PE(p) · PE(p): the same from every p", "distance k")
-    axes.grid(alpha=0.2)
-    axes.spines[["top", "right"]].set_visible(False)
-    axes.legend(frameon=False, fontsize=9, labelcolor=TEXT_COLOR)
+        axes.plot(distances, values, color=color, linewidth=width, solid_capstyle="butt", label=f"p = {start}")
+    style_axes(axes, title="PE(p) · PE(p+k) relative to PE(p) · PE(p): the same for every p", xlabel="distance k")
+    add_legend(axes)
 
 
 def _draw_turns(figure: "SubFigure", table: Tensor) -> None:
@@ -176,10 +170,3 @@ def _draw_turns(figure: "SubFigure", table: Tensor) -> None:
         axes.axis("off")
     words = f"From p to p+1 every pair turns by an angle of its own; p = 0 (dark) to {shown - 1}"
     figure.suptitle(words, x=0.02, ha="left", fontsize=10, color=TEXT_COLOR)
-
-
-def _style(axes: "Axes", title: str, below: str) -> None:
-    axes.set_title(title, loc="left", fontsize=10, color=TEXT_COLOR)
-    axes.set_xlabel(below, color=TEXT_COLOR)
-    axes.tick_params(length=0, labelsize=8.5, labelcolor=TEXT_COLOR)
-    axes.spines[:].set(color="0.7", linewidth=0.6)

@@ -14,7 +14,7 @@ from multihead.config.resolve import configure
 from multihead.config.schema import TrainConfig
 from multihead.console import Table
 from multihead.errors import UsageError
-from multihead.storage.files import atomic_file
+from multihead.figures import PALETTE, add_legend, new_figure, save_figure, style_axes
 from multihead.training.schedule import learning_rate
 
 if TYPE_CHECKING:
@@ -23,8 +23,6 @@ if TYPE_CHECKING:
 
 PAIRS = ["512:4000", "512:8000", "256:4000", "1024:4000"]  # base; a longer warm-up; narrower; as wide as big
 STEPS = [1, 100, 1000, 4000, 10_000, 30_000, 100_000]  # at which the rate is printed
-COLORS = ["#2563eb", "#d97706", "#059669", "#7c3aed", "#dc2626", "#0891b2", "#64748b"]
-TEXT_COLOR = "0.25"  # of words in the picture
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -97,41 +95,28 @@ def _rate(rate: float | None) -> str:
 
 def write_picture(curves: Sequence[Curve], path: Path, n_steps: int) -> None:
     """Write a PNG: the curves as they are trained, and in powers of ten, where eq. (3) is two straight lines."""
-    from matplotlib.figure import Figure
-
-    figure = Figure(figsize=(12, 4.6), layout="constrained", facecolor="white")
+    figure = new_figure(12, 4.6)
     linear, powers = figure.subplots(1, 2)
-    for curve, colour in zip(curves, cycle(COLORS), strict=False):
-        _draw_curve(linear, curve, colour, np.linspace(1, n_steps, 1000))
-        _draw_curve(powers, curve, colour, np.geomspace(10, 5 * n_steps, 500))
-    _style(linear, "Learning rate by step")
-    _style(powers, "The same in powers of ten, where eq. (3) is two straight lines")
+    for curve, color in zip(curves, cycle(PALETTE), strict=False):
+        _draw_curve(linear, curve, color, np.linspace(1, n_steps, 1000))
+        _draw_curve(powers, curve, color, np.geomspace(10, 5 * n_steps, 500))
+    style_axes(linear, title="Learning rate by step", xlabel="step", ylabel="learning rate, thousandths")
+    log_title = "The same on logarithmic axes, where eq. (3) is two straight lines"
+    style_axes(powers, title=log_title, xlabel="step", ylabel="learning rate")
     linear.set(xlim=(0, n_steps), ylim=(0, None))
     linear.yaxis.set_major_formatter(lambda rate, _: f"{1000 * rate:g}")
-    linear.set_ylabel("learning rate, thousandths", color=TEXT_COLOR)
-    linear.legend(frameon=False, fontsize=9, labelcolor=TEXT_COLOR)
+    add_legend(linear)
     powers.set(xscale="log", yscale="log", xlim=(10, 5 * n_steps))
-    powers.set_ylabel("learning rate", color=TEXT_COLOR)
     for axis in (linear.xaxis, powers.xaxis):
         axis.set_major_formatter(lambda step, _: f"{step:,.0f}")
     powers.minorticks_off()
-    with atomic_file(path) as aside:
-        figure.savefig(aside, dpi=200, format="png")
+    save_figure(figure, path)
 
 
-def _draw_curve(axes: "Axes", curve: Curve, colour: str, steps: NDArray[np.float64]) -> None:
+def _draw_curve(axes: "Axes", curve: Curve, color: str, steps: NDArray[np.float64]) -> None:
     """With a point at the peak; a rate that has reached zero has no place among powers of ten."""
     at = sorted({*steps.astype(int).tolist(), curve.peak_step})
     shown = [(step, rate) for step in at if step <= steps[-1] and (rate := curve.rate(step))]
     style = "-" if curve.train.lr_decay == "sqrt" else "--"
-    axes.plot(*zip(*shown, strict=True), style, color=colour, linewidth=2, label=curve.name)
-    axes.plot(*max(shown, key=lambda point: point[1]), "o", color=colour, markersize=5)
-
-
-def _style(axes: "Axes", title: str) -> None:
-    axes.set_title(title, loc="left", fontsize=10, color=TEXT_COLOR)
-    axes.set_xlabel("step", color=TEXT_COLOR)
-    axes.grid(alpha=0.2)
-    axes.spines[["top", "right"]].set_visible(False)
-    axes.spines[:].set(color="0.7", linewidth=0.6)
-    axes.tick_params(length=0, labelsize=8.5, labelcolor=TEXT_COLOR)
+    axes.plot(*zip(*shown, strict=True), style, color=color, linewidth=2, label=curve.name)
+    axes.plot(*max(shown, key=lambda point: point[1]), "o", color=color, markersize=5)

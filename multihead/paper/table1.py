@@ -18,10 +18,10 @@ from torch import Tensor, nn
 
 from multihead.config.schema import ModelConfig
 from multihead.console import Table
+from multihead.figures import PALETTE, add_legend, new_figure, save_figure, style_axes
 from multihead.model.build import MIXERS
 from multihead.model.transformer import MultiHeadAttention
 from multihead.model.variants.convolution import Convolution
-from multihead.storage.files import atomic_file
 
 LENGTHS = (32, 64, 128, 256, 512, 1024, 2048, 4096, 8192)
 FITTED = 4  # of them, the longest
@@ -29,7 +29,6 @@ WIDTH = 64  # of the layers whose length grows
 PATH_LENGTHS = (16, 32, 64, 128)
 PATH_WINDOW, KERNEL = 8, 3
 REPEATS = 3
-COLORS = ("#4269d0", "#ff725c", "#3ca951", "#6cc5b0", "#a463f2", "#efb118", "#9c6b4e", "#97bbf5")
 
 
 @dataclass(frozen=True, slots=True)
@@ -262,23 +261,17 @@ def _along(values: Sequence[int]) -> str:
 
 def write_picture(found: Sequence[Measured], path: Path) -> None:
     """Time and memory over length, both axes in powers: a straight line's slope is its exponent."""
-    from matplotlib.figure import Figure
-
-    figure = Figure(figsize=(11, 4.6), layout="constrained", facecolor="white")
+    figure = new_figure(11, 4.6)
     left, right = figure.subplots(1, 2)
-    for one, colour in zip(found, COLORS, strict=False):
-        style = {"color": colour, "linestyle": "-" if one.layer.in_paper else "--", "marker": "o", "markersize": 3}
+    for one, color in zip(found, PALETTE, strict=False):
+        style = {"color": color, "linestyle": "-" if one.layer.in_paper else "--", "marker": "o", "markersize": 3}
         left.plot(one.lengths, [1000 * seconds for seconds in one.seconds], **style, label=one.layer.name)
         right.plot(one.lengths, one.megabytes, **style)
-    left.set(title=f"Milliseconds, forward and backward (d = {WIDTH})")
-    right.set(title="Megabytes kept for the backward pass")
-    for axes in (left, right):
+    titles = f"Milliseconds, forward and backward (d = {WIDTH})", "Megabytes kept for the backward pass"
+    for axes, title in zip((left, right), titles, strict=True):
         axes.set_xscale("log", base=2)
         axes.set_yscale("log")
         axes.set_xticks(found[0].lengths, [str(length) for length in found[0].lengths])
-        axes.set_xlabel("length n")
-        axes.grid(color="0.92")
-        axes.spines[["top", "right"]].set_visible(False)
-    left.legend(frameon=False, fontsize=8)
-    with atomic_file(path) as aside:
-        figure.savefig(aside, dpi=150, format="png")
+        style_axes(axes, title=title, xlabel="length n")
+    add_legend(left)
+    save_figure(figure, path)

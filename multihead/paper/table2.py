@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 from multihead.config.presets import PRESETS, preset
 from multihead.config.resolve import configure
-from multihead.console import Table
+from multihead.console import Table, duration
 from multihead.errors import UsageError, UserError
 from multihead.hardware.device import matmul_flops, pick_device, pick_precision, precision_name
 from multihead.hardware.flops import (
@@ -249,10 +249,4 @@ def _figure(value: float | None) -> str:
 
 
 def _duration(hours: float | None) -> str:
-    """In the unit that people would say it in."""
-    if hours is None:
-        return ""
-    for unit, size in (("days", 24.0), ("h", 1.0), ("min", 1 / 60)):
-        if hours >= 2 * size:
-            return f"{_figure(hours / size)} {unit}"
-    return f"{_figure(hours * 3600)} s"
+    return "" if hours is None else duration(3600 * hours)

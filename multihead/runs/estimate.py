@@ -16,6 +16,7 @@ from multihead.config import presets
 from multihead.config.fit import vocab_size_for
 from multihead.config.resolve import configure
 from multihead.config.schema import RunConfig, Settings
+from multihead.console import duration
 from multihead.data.parallel_text import Files, ParallelText, as_list, read_pairs
 from multihead.data.prepare import prepare
 from multihead.data.shards import Shards
@@ -68,12 +69,12 @@ class Estimate:
             f"about {self.pairs:,} pairs; preset {self.preset}, {self.parameters / 1e6:.1f} million parameters",
             f"{self.steps:,} steps, about {self.epochs:.2g} passes over the text",
             f"here: {self.seconds_a_step:.2f} s a step, {self.tokens_a_second:,.0f} target tokens a second, "
-            f"{_duration(self.hours)} in all",
+            f"{duration(3600 * self.hours)} in all",
             f"memory here: {self.memory_mb:,.0f} MB; weights, gradients and moments alone {self.state_mb:,.0f} MB",
             f"disk: {self.disk_mb:,.0f} MB for the corpus and the checkpoints",
             "\nGPUs, at the share of their peak that docs/paper.md gives reasons for (an estimate, not a measurement):",
             *(
-                f"  {name}: {_duration(hours['1'])} with one, {_duration(hours['8'])} with eight"
+                f"  {name}: {duration(3600 * hours['1'])} with one, {duration(3600 * hours['8'])} with eight"
                 for name, hours in self.gpu_hours.items()
             ),
         ]
@@ -171,7 +172,7 @@ def _warnings(made: Estimate, folder: Path) -> list[str]:
     found = []
     if made.hours > 24 * MAX_DAYS:
         found.append(
-            f"this run takes {_duration(made.hours)} here: take a smaller --preset, fewer --steps, "
+            f"this run takes {duration(3600 * made.hours)} here: take a smaller --preset, fewer --steps, "
             "a limit of --minutes, or GPUs"
         )
     while not folder.exists():
@@ -194,9 +195,3 @@ def _about_how_many(file: Path) -> int:
         raw = getattr(opened, "fileobj", None)  # of a gzip file: what was read of it is compressed
         n_bytes = raw.tell() if raw else sum(map(len, lines))
     return math.ceil(len(lines) * size / n_bytes)
-
-
-def _duration(hours: float) -> str:
-    if hours < 2:
-        return f"{60 * hours:.0f} minutes"
-    return f"{hours:.1f} hours" if hours < 72 else f"{hours / 24:,.0f} days"

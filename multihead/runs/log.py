@@ -10,6 +10,7 @@ from rich.progress import BarColumn, Progress, ProgressColumn, Task, TextColumn
 from rich.text import Text
 
 from multihead.console import duration, log_to
+from multihead.figures import MUTED_COLOR, PALETTE, add_legend, new_figure, save_figure, style_axes
 from multihead.storage.files import write_text_atomic
 from multihead.training.schedule import Metrics
 
@@ -136,23 +137,18 @@ def read_log(folder: Path) -> list[dict[str, Any]]:
 
 def draw_curves(records: list[dict[str, Any]], path: Path) -> None:
     """Loss of training and validation, and BLEU, over steps."""
-    from matplotlib.figure import Figure
-
-    figure = Figure(figsize=(10, 4), layout="constrained")
+    figure = new_figure(10, 4)
     losses, scores = figure.subplots(1, 2)
-    for axes, name, label, colour in (
-        (losses, "loss", "training (label-smoothed)", "#9aa5b1"),
-        (losses, "valid_loss", "validation", "#2563eb"),
-        (scores, "valid_bleu", "validation, greedy", "#059669"),
+    for axes, name, label, color in (
+        (losses, "loss", "training (label-smoothed)", MUTED_COLOR),
+        (losses, "valid_loss", "validation", PALETTE[0]),
+        (scores, "valid_bleu", "validation, greedy", PALETTE[2]),
     ):
         shown = [record for record in records if record.get(name) is not None and "published" not in record]
         points = [(record["step"], record[name]) for record in shown]
         if points:
-            axes.plot(*zip(*points, strict=True), label=label, color=colour, linewidth=1.8, marker=".")
-            axes.legend(frameon=False)
-    for axes, title in ((losses, "Loss, nats a token"), (scores, "BLEU")):
-        axes.set_title(title, loc="left")
-        axes.set_xlabel("step")
-        axes.grid(alpha=0.25)
-        axes.spines[["top", "right"]].set_visible(False)
-    figure.savefig(path, dpi=150)
+            axes.plot(*zip(*points, strict=True), label=label, color=color, linewidth=1.8, marker=".")
+    for axes, title in ((losses, "Loss, nats per token"), (scores, "BLEU")):
+        style_axes(axes, title=title, xlabel="step")
+        add_legend(axes)
+    save_figure(figure, path)

@@ -297,7 +297,7 @@ def test_times_are_said_as_people_say_them() -> None:
     training = table2.training_of("base", table2.Clock())
     table = table2.hardware_for_people(table2.hardware([training], GPUS, {"T4": 0.5}), ["base"])
     shown = {row[0]: row[table.header.index("base time")] for row in table.rows}
-    assert (shown["T4"], shown["A100"], shown["H100"]) == ("3.4 days", "2.83 h", "53.5 min")
+    assert (shown["T4"], shown["A100"], shown["H100"]) == ("3.4 days", "2.8 h", "54 min")
     assert [row[-1] != "" for row in table.rows] == [gpu.name == "T4" for gpu in GPUS]
 
 
