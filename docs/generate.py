@@ -1,12 +1,12 @@
 """Writes the pages of docs/ that repeat what the code says: `make docs`. A test compares them."""
 
-import inspect
 import os
-import re
 import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
+
+from pydantic import TypeAdapter
 
 from multihead.cli.main import app
 from multihead.config.presets import PRESETS
@@ -17,20 +17,18 @@ NOTE = "<!-- Written by docs/generate.py; `make docs` writes it anew. -->\n"
 
 
 def config_page() -> str:
-    """Every setting with its default and the comment beside it, and every preset."""
+    """Return the page of every setting with its default and description, and of every preset."""
     lines = [
         "# Settings\n",
         NOTE,
         "Set any of these with `--set train.warmup=8000`, or in a TOML file given by `--config run.toml`:\n",
         "```toml\n[train]\nwarmup = 8000\n```\n",
         "The defaults are the paper's base model and its training.\n",
-        "| setting | default | |",
+        "| setting | default | meaning |",
         "|---|---|---|",
     ]
-    comments = _comments()
-    lines += [
-        f"| `{name}` | `{default!r}` | {comments.get(name, '')} |" for name, default in flatten(RunConfig()).items()
-    ]
+    descriptions = _descriptions()
+    lines += [f"| `{name}` | `{default!r}` | {descriptions[name]} |" for name, default in flatten(RunConfig()).items()]
     lines += ["\n## Presets\n", "| preset | what it sets |", "|---|---|"]
     for name, settings in PRESETS.items():
         what = ", ".join(f"`{field}={value}`" for field, value in settings.items())
@@ -38,13 +36,13 @@ def config_page() -> str:
     return "\n".join(lines) + "\n"
 
 
-def _comments() -> dict[str, str]:
-    """The comment at the end of each field's line."""
-    found: dict[str, str] = {}
-    for section, kind in (("model", ModelConfig), ("data", DataConfig), ("train", TrainConfig)):
-        for match in re.finditer(r"^    (\w+): .*?  # (.*)$", inspect.getsource(kind), re.MULTILINE):
-            found[f"{section}.{match[1]}"] = match[2].replace("|", "\\|")
-    return found
+def _descriptions() -> dict[str, str]:
+    """Return the description of each setting."""
+    return {
+        f"{section}.{name}": field["description"].replace("|", "\\|")
+        for section, config in (("model", ModelConfig), ("data", DataConfig), ("train", TrainConfig))
+        for name, field in TypeAdapter(config).json_schema()["properties"].items()
+    }
 
 
 def cli_page() -> str:

@@ -1,16 +1,16 @@
-"""TODO."""
+"""Settings that fit a text and the time for it: dropout, vocabulary size, fine-tuning."""
 
 from multihead.config.schema import Settings, TrainConfig
 
-FINE_TUNING_RATE = 0.3  # of a new model's
-FINE_TUNING_STEP_DIVISOR = 10  # times
+FINE_TUNING_RATE = 0.3  # times the learning rate of a new model
+FINE_TUNING_STEP_DIVISOR = 10  # fewer steps than for a new model
 
 
 def dropout_for(epochs: float, is_small: bool) -> float:
     """Return the dropout that fits a run of this many epochs; `is_small` if larger models would memorize the text.
 
-    What is seen twice cannot be memorized, and dropout only slows learning down; a small text that is seen dozens of
-    times needs much of it.
+    A text that is seen twice cannot be memorized, so dropout would only slow learning down; a small text that is seen
+    dozens of times needs much of it.
     """
     for fewer_than, dropout in ((4, 0.0), (8, 0.1), (15, 0.15), (50, 0.2)):
         if epochs < fewer_than:
@@ -24,10 +24,7 @@ def fine_tuning_preset(n_pairs: int) -> str:
 
 
 def for_fine_tuning(preset: Settings) -> Settings:
-    """A preset for a model that is trained already.
-
-    At the rate of a new one it would forget what it knows, and it has less to learn.
-    """
+    """Return a preset with a lower learning rate and fewer steps, so that fine-tuning does not erase a base model."""
     defaults = TrainConfig()
     rate, steps = preset.get("train.lr_scale", defaults.lr_scale), preset.get("train.steps", defaults.steps)
     assert isinstance(rate, float) and isinstance(steps, int)
@@ -35,5 +32,5 @@ def for_fine_tuning(preset: Settings) -> Settings:
 
 
 def vocab_size_for(n_pairs: int) -> int:
-    """The vocabulary that fits a corpus of this size when the user names none; a large corpus has the paper's."""
+    """Return the vocabulary size that fits a corpus of this many pairs; a large corpus gets the paper's."""
     return 4000 if n_pairs < 10_000 else 8000 if n_pairs < 200_000 else 16_000 if n_pairs < 2_000_000 else 37_000

@@ -1,11 +1,11 @@
-"""Choices under a name: the paper's models, small ones, rows of Table 3."""
+"""Presets: the paper's models, small models, earlier architectures and the rows of Table 3."""
 
 from multihead.config.schema import Settings
 from multihead.errors import UsageError, did_you_mean
 
 _SMALL_DATA: Settings = {
-    # Pre-norm bears the larger rates that small models like, so a short warm-up is enough; Muon needs fewer steps; a
-    # rate that falls to zero makes the most of whatever time there is.
+    # Pre-norm tolerates the larger learning rates that suit small models, so a short warm-up is enough; Muon needs
+    # fewer steps; a rate that falls to zero uses the available time best.
     "model.norm": "pre",
     "train.optimizer": "muon",
     "train.warmup": 200,
@@ -53,7 +53,7 @@ PRESETS: dict[str, Settings] = {
         "model.decoder_layers": 3,
         "data.batch_tokens": 4096,
     },
-    # A decoder runs once a token and an encoder once a sentence: most of the depth is moved to where it is cheap.
+    # The decoder runs once per token and the encoder once per sentence, so depth is cheaper in the encoder.
     "small-fast": {
         **_SMALL_DATA,
         "model.d_model": 256,
@@ -76,11 +76,10 @@ PRESETS: dict[str, Settings] = {
         "data.batch_tokens": 1024,
         "train.warmup": 100,
         "train.lr_scale": 1.0,
-        "train.save_every": 100,  # five of them are averaged: a twelfth of a run of twenty minutes on two cores
+        "train.save_every": 100,  # the five averaged ones span a twelfth of a 20-minute run on two cores
     },
-    # For few pairs and hours of time. By itself a model of that size would learn them by heart; R-Drop reads each pair
-    # twice in a step, and what both readings agree on is what it teaches beyond its own sentences. What was hardly
-    # seen yet cannot be learned by heart: at first there is one reading, in half of the time.
+    # For few pairs and hours of training. Without R-Drop a model of this size would memorize them. R-Drop doubles the
+    # time of a step; early in the run nothing is memorized yet, so it starts later.
     "thorough": {
         **_SMALL_DATA,
         "model.d_model": 256,
@@ -99,7 +98,8 @@ PRESETS: dict[str, Settings] = {
         "train.keep_checkpoints": 10,
         "train.average_checkpoints": 10,
     },
-    # What the paper compares itself with (§1, §4), in the same frame of residuals, norms and feed-forward layers.
+    # The architectures that the paper compares itself with (§1, §4), with the same residuals, norms and feed-forward
+    # layers.
     "rnn-attention": {
         **_PRE_TRANSFORMER,
         "model.encoder_mixer": "lstm",
@@ -126,7 +126,7 @@ PRESETS: dict[str, Settings] = {
         "model.encoder_layers": 5,
         "model.decoder_layers": 5,
     },
-    # Table 3, row by row; what is not named is as in base.
+    # Table 3, row by row; everything else is as in base.
     "table3-a-h1": {"model.n_heads": 1, "model.d_k": 512, "model.d_v": 512},
     "table3-a-h4": {"model.n_heads": 4, "model.d_k": 128, "model.d_v": 128},
     "table3-a-h16": {"model.n_heads": 16, "model.d_k": 32, "model.d_v": 32},
@@ -150,7 +150,7 @@ PRESETS: dict[str, Settings] = {
 
 
 def preset(name: str) -> Settings:
-    """The overrides of a preset, by name."""
+    """Return the settings of a preset."""
     if name not in PRESETS:
         raise UsageError(f"there is no preset '{name}'{did_you_mean(name, list(PRESETS))}")
     return PRESETS[name]

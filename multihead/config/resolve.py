@@ -1,17 +1,24 @@
-"""TODO."""
+"""How settings are combined: layers of user input, presets and fitted values become one configuration.
+
+Each layer has a source, and sources have an order, so nobody has to remember which setting wins.
+"""
 
 import dataclasses
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from enum import IntEnum
+from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, get_type_hints
 
 from pydantic import TypeAdapter, ValidationError
 
-from multihead.config.schema import RunConfig, SearchConfig, Settings
+from multihead.config.presets import preset as preset_settings
+from multihead.config.schema import DataConfig, ModelConfig, RunConfig, SearchConfig, Settings, TrainConfig
+from multihead.console import Log, say
 from multihead.errors import UsageError, did_you_mean
 
-# What may change when a run goes on; everything else is part of its identity.
+# Settings that may change when a run is resumed; all others are part of its identity.
 RESUMABLE_FIELDS = frozenset(
     {
         *("train.steps", "train.minutes", "train.patience"),
@@ -21,8 +28,7 @@ RESUMABLE_FIELDS = frozenset(
     }
 )
 
-
-# Settings that were renamed: what format 1 of config.json calls them, and what they are called now.
+# Settings that were renamed, by their name in format 1 of config.json.
 OLD_NAMES = {
     "data.haste": "data.casing_noise",
     "data.licence": "data.license",
@@ -34,46 +40,123 @@ OLD_NAMES = {
     "train.start_from": "train.base_model",
 }
 
+# Options of the command line that set a field.
+OPTIONS = {
+    "model.vocab_size": "--vocab-size",
+    "train.base_model": "--from",
+    "train.steps": "--steps",
+    "train.minutes": "--minutes",
+    "data.source_lang": "--source-lang",
+    "data.target_lang": "--target-lang",
+}
 
-def configure(*layers: Settings, start: RunConfig | None = None) -> RunConfig:
-    """`start` (by default the paper's base model) with fields replaced, later layers over earlier ones.
+_SECTIONS = {"model": ModelConfig, "data": DataConfig, "train": TrainConfig}
 
-    Values may be strings, as they come from a command line: they are read as the field's type.
+
+# Layers
+
+
+class Source(IntEnum):
+    """Where settings come from, lowest priority first."""
+
+    DEFAULT = 0  # of a file's name, of a base model, of the run that is resumed
+    PRESET = 1  # a preset that the user named
+    FIT = 2  # chosen for the text and the time, where the user named no preset
+    FILE = 3  # --config run.toml
+    FLAG = 4  # options, --set and the arguments of multihead.train
+    FIXED = 5  # a base model's shape, a prepared corpus's vocabulary: a FILE or FLAG must not contradict it
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Layer:
+    """Settings from one source."""
+
+    source: Source
+    settings: Settings
+    name: str  # shown to the user: "preset tiny", "run.toml", "--set"
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Resolved:
+    """A configuration, and the layer that set each field that a layer set."""
+
+    config: RunConfig
+    origin: Mapping[str, Layer]
+
+    def changes(self) -> list[tuple[str, object, str]]:
+        """Return (name, value, origin) of every setting that is not the default."""
+        defaults = flatten(RunConfig())
+        values = flatten(self.config).items()
+        return [(name, value, self.origin[name].name) for name, value in values if value != defaults[name]]
+
+
+def resolve(layers: Iterable[Layer]) -> Resolved:
+    """Combine layers in the order of their sources; of equal sources the later layer wins."""
+    values: dict[str, object] = {}
+    origin: dict[str, Layer] = {}
+    for layer in sorted(layers, key=lambda layer: layer.source):
+        for name, value in layer.settings.items():
+            new = parse_value(name, value)
+            if layer.source is Source.FIXED and name in origin:
+                if values[name] == new:
+                    continue  # the layer that the value came from remains its origin
+                _refuse_contradiction(name, values[name], origin[name], new, layer)
+            values[name], origin[name] = new, layer
+    return Resolved(configure(values), origin)
+
+
+def _refuse_contradiction(name: str, value: object, layer: Layer, fixed: object, fixed_by: Layer) -> None:
+    if layer.source in (Source.FILE, Source.FLAG, Source.FIXED):
+        raise UsageError(
+            f"{fixed_by.name} has {name}={fixed}, but {layer.name} sets {name}={value}; leave that setting out"
+        )
+
+
+def value_of(layers: Iterable[Layer], name: str) -> object | None:
+    """Return the value that the layers give a setting, or None if they leave it open."""
+    by_priority = sorted(layers, key=lambda layer: layer.source)
+    values = [layer.settings[name] for layer in by_priority if name in layer.settings]
+    return parse_value(name, values[-1]) if values else None
+
+
+def user_layers(
+    preset: str | None = None,
+    run_file: Path | None = None,
+    settings: Settings | None = None,
+    options: Settings | None = None,
+    log: Log = say,
+) -> list[Layer]:
+    """Return what the user asked for: a preset, a run file, `--set`, and options such as `--steps` by setting.
+
+    This is the only reader of user input: the command line and `multihead.train` both call it. Settings under an old
+    name are accepted with a hint. Options that are None were not given.
     """
-    values = flatten(start or RunConfig())
-    for layer in layers:
-        for name, value in layer.items():
-            if name not in values:
-                raise UsageError(f"there is no setting '{name}'{did_you_mean(name, list(values))}")
-            values[name] = value
-    try:
-        return TypeAdapter(RunConfig).validate_python(nest(values))
-    except ValidationError as error:
-        raise UsageError(format_validation_error(error)) from None
+    given = [(name, value) for name, value in (options or {}).items() if value is not None]
+    layers = [
+        *([Layer(Source.PRESET, preset_settings(preset), f"preset {preset}")] if preset else []),
+        *([Layer(Source.FILE, read_toml(run_file), str(run_file))] if run_file else []),
+        Layer(Source.FLAG, settings or {}, "--set"),
+        *(Layer(Source.FLAG, {name: value}, OPTIONS[name]) for name, value in given),
+    ]
+    return [_checked(layer, log) for layer in layers if layer.settings]
 
 
-def search_config(**options: object) -> SearchConfig:
-    """Options of a search, as a command line or a caller gives them."""
-    try:
-        return SearchConfig(**options)  # type: ignore[arg-type]  # pydantic checks names and values, and says which
-    except ValidationError as error:
-        raise UsageError(format_validation_error(error)) from None
+def _checked(layer: Layer, log: Log) -> Layer:
+    """Return a layer with current names and parsed values; what does not exist or has the wrong type is refused."""
+    for name in layer.settings:
+        if name in OLD_NAMES:
+            log(f"{name} is now {OLD_NAMES[name]}")
+    settings = {name: parse_value(name, value) for name, value in current_names(layer.settings).items()}
+    return dataclasses.replace(layer, settings=settings)
 
 
-def format_validation_error(error: ValidationError) -> str:
-    """What is wrong with a setting, in a sentence that begins with its name."""
-    first = error.errors()[0]
-    name = ".".join(map(str, first["loc"]))
-    return f"{name} is missing" if first["type"] == "missing" else f"{name}={first['input']}: {first['msg']}"
+def current_names(settings: Settings) -> Settings:
+    """Return settings under their current names."""
+    return {OLD_NAMES.get(name, name): value for name, value in settings.items()}
 
 
-def flatten(config: RunConfig) -> dict[str, Any]:
-    """Every field by its dotted name."""
-    return dotted(dataclasses.asdict(config))
-
-
-def parse_settings(settings: list[str]) -> Settings:
-    """`["train.warmup=8000"]` as overrides."""
+def parse_settings(settings: Iterable[str]) -> Settings:
+    """Parse `--set` options: `["train.warmup=8000"]`."""
     pairs = [setting.partition("=") for setting in settings]
     for name, equals, _ in pairs:
         if not equals:
@@ -82,24 +165,92 @@ def parse_settings(settings: list[str]) -> Settings:
 
 
 def read_toml(path: Path) -> Settings:
-    """A run file (`[train]`, `warmup = 8000`) as overrides."""
+    """Read a run file (`[train]`, `warmup = 8000`)."""
     try:
         sections = tomllib.loads(path.read_text(encoding="utf-8"))
     except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
         raise UsageError(f"cannot read the run file {path}: {error}") from None
     loose = [name for name, fields in sections.items() if not isinstance(fields, dict)]
     if loose:
-        raise UsageError(f"{path}: '{loose[0]}' stands outside of a section such as [model] or [train]")
+        raise UsageError(f"{path}: '{loose[0]}' must be inside a section such as [model] or [train]")
     return dotted(sections)
 
 
+# Values
+
+
+def configure(*layers: Settings, start: RunConfig | None = None) -> RunConfig:
+    """Return `start` (by default the paper's base model) with fields replaced, later layers over earlier ones.
+
+    Values may be strings, as on a command line; they are parsed as the field's type.
+    """
+    values = flatten(start or RunConfig())
+    for layer in layers:
+        for name, value in layer.items():
+            if name not in values:
+                raise _unknown(name)
+            values[name] = value
+    try:
+        return TypeAdapter(RunConfig).validate_python(nest(values))
+    except ValidationError as error:
+        raise UsageError(format_validation_error(error)) from None
+
+
+def search_config(**options: object) -> SearchConfig:
+    """Return the search settings that the options describe; those that are None were not given."""
+    given = {name: value for name, value in options.items() if value is not None}
+    try:
+        return SearchConfig(**given)  # type: ignore[arg-type]  # pydantic checks names and values
+    except ValidationError as error:
+        raise UsageError(format_validation_error(error)) from None
+
+
+def parse_value(name: str, value: object) -> Any:
+    """Return a value as the type of its setting."""
+    adapters = _adapters()
+    if name not in adapters:
+        raise _unknown(name)
+    try:
+        return adapters[name].validate_python(value)
+    except ValidationError as error:
+        raise UsageError(f"{name}={value}: {error.errors()[0]['msg']}") from None
+
+
+@cache
+def _adapters() -> dict[str, TypeAdapter[Any]]:
+    return {
+        f"{section}.{name}": TypeAdapter(kind)
+        for section, config in _SECTIONS.items()
+        for name, kind in get_type_hints(config, include_extras=True).items()
+        if name in {field.name for field in dataclasses.fields(config)}
+    }
+
+
+def _unknown(name: str) -> UsageError:
+    return UsageError(f"there is no setting '{name}'{did_you_mean(name, list(_adapters()))}")
+
+
+def format_validation_error(error: ValidationError) -> str:
+    """Describe what is wrong with a setting, beginning with its name."""
+    first = error.errors()[0]
+    name = ".".join(map(str, first["loc"]))
+    return f"{name} is missing" if first["type"] == "missing" else f"{name}={first['input']}: {first['msg']}"
+
+
+def flatten(config: RunConfig) -> dict[str, Any]:
+    """Return every field by its dotted name."""
+    return dotted(dataclasses.asdict(config))
+
+
 def dotted(sections: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
+    """Return fields of sections by their dotted names."""
     return {f"{section}.{name}": value for section, fields in sections.items() for name, value in fields.items()}
 
 
 def nest(values: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
+    """Return the sections of fields that have dotted names."""
     sections: dict[str, dict[str, Any]] = {}
-    for dotted, value in values.items():
-        section, _, name = dotted.partition(".")
-        sections.setdefault(section, {})[name] = value
+    for name, value in values.items():
+        section, _, field = name.partition(".")
+        sections.setdefault(section, {})[field] = value
     return sections

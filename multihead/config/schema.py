@@ -1,4 +1,7 @@
-"""TODO."""
+"""The settings: frozen dataclasses whose defaults are those of the paper.
+
+A setting is addressed by its dotted name (`train.warmup`) everywhere: in presets, in TOML files and in `--set`.
+"""
 
 import dataclasses
 from collections.abc import Mapping
@@ -9,7 +12,10 @@ from pydantic.dataclasses import dataclass
 
 from multihead.errors import UsageError
 
-BEAM, ALPHA = 4, 0.6  # §6.1: the width of the beam, and the exponent of the length penalty
+Settings = Mapping[str, object]  # by dotted name: {"train.warmup": 8000}
+
+BEAM, ALPHA = 4, 0.6  # §6.1: the beam size and the exponent of the length penalty
+ENGINES = ("auto", "torch", "ctranslate2", "ctranslate2:float32")  # CTranslate2 computes in int8 or float32
 
 Count = Annotated[int, Field(ge=0)]
 Positive = Annotated[int, Field(ge=1)]
@@ -17,11 +23,11 @@ Share = Annotated[float, Field(ge=0.0, lt=1.0)]
 PositiveFloat = Annotated[float, Field(gt=0.0)]
 NonNegative = Annotated[float, Field(ge=0.0)]
 
-Mixers = Literal[
+Mixer = Literal[
     "attention", "local", "linformer", "bigbird", "lstm", "gru", "convolution", "dilated", "separable", "gated"
 ]
-MAX_TREE_TOKENS = 4000  # tokens of a sentence whose places fit beside their ids
-NOT_CAUSAL = {"linformer": "Linformer", "bigbird": "BigBird"}  # they see the whole sentence, and what follows with it
+MAX_TREE_TOKENS = 4000  # longest sentence of a model with tree positions
+NOT_CAUSAL = {"linformer": "Linformer", "bigbird": "BigBird"}  # mixers that see the whole sentence
 
 _STRICT = ConfigDict(extra="forbid")
 
@@ -30,54 +36,74 @@ _STRICT = ConfigDict(extra="forbid")
 class ModelConfig:
     """The shape of a Transformer; the defaults are the paper's base model (Table 3)."""
 
-    vocab_size: Positive = 37_000  # §5.1: a shared vocabulary of about 37,000 tokens
-    d_model: Positive = 512  # width of every layer's output
-    d_ff: Positive = 2048  # inner width of the feed-forward layers
-    encoder_layers: Positive = 6  # N of the encoder
-    decoder_layers: Positive = 6  # N of the decoder
-    n_heads: Positive = 8  # h
-    d_k: Positive = 64  # width of the queries and keys of a head
-    d_v: Positive = 64  # width of the values of a head
-    dropout: Share = 0.1  # P_drop, on sub-layers and embeddings (§5.4)
-    max_len: Positive = 1024  # positions a model knows; longer input is refused
-    norm: Literal["post", "pre"] = "post"  # LayerNorm after each sub-layer as in the paper, or before it
-    activation: Literal["relu", "gelu", "swish"] = "relu"  # of the feed-forward layers
-    positions: Literal["sinusoidal", "learned", "relative", "tree", "none"] = "sinusoidal"  # §3.5, row E, variants.py
-    attention_score: Literal["scaled", "dot", "additive"] = (
-        "scaled"  # of attention: §3.2.1, or without the root, or Bahdanau's
+    vocab_size: Annotated[Positive, Field(description="size of the vocabulary that source and target share (§5.1)")] = (
+        37_000
     )
-    encoder_mixer: Mixers = "attention"  # what lets the places of a source know of each other
-    decoder_mixer: Mixers = "attention"  # and those of a target
-    window: Positive = 64  # r of local and bigbird: places seen around each (§4)
-    kernel: Positive = 3  # k of the convolutions: places that one covers
-    relative_distance: Positive = 16  # farthest that relative positions tell apart
-    projected_length: Positive = 64  # of linformer: what the length of a sentence is projected to
-    global_tokens: Count = 2  # of bigbird: the first places see all, and are seen by all
-    random_blocks: Count = 1  # of bigbird: blocks of half a window that each block sees anywhere
-    attention_bias: bool = False  # biases in the projections of attention
-    output_bias: bool = False  # a bias on the logits
-    tie_embeddings: Literal["all", "target", "none"] = "all"  # embeddings that share a matrix with the output (§3.4)
-    pad_id: Count = 0  # the id that fills up a batch
+    d_model: Annotated[Positive, Field(description="width of the output of every layer")] = 512
+    d_ff: Annotated[Positive, Field(description="inner width of the feed-forward layers")] = 2048
+    encoder_layers: Annotated[Positive, Field(description="number of encoder layers, N in the paper")] = 6
+    decoder_layers: Annotated[Positive, Field(description="number of decoder layers, N in the paper")] = 6
+    n_heads: Annotated[Positive, Field(description="number of attention heads, h in the paper")] = 8
+    d_k: Annotated[Positive, Field(description="width of a head's queries and keys")] = 64
+    d_v: Annotated[Positive, Field(description="width of a head's values")] = 64
+    dropout: Annotated[Share, Field(description="P_drop, on the output of sub-layers and on embeddings (§5.4)")] = 0.1
+    max_len: Annotated[Positive, Field(description="largest number of positions; longer input is refused")] = 1024
+    norm: Annotated[
+        Literal["post", "pre"], Field(description="LayerNorm after each sub-layer (the paper) or before it")
+    ] = "post"
+    activation: Annotated[
+        Literal["relu", "gelu", "swish"], Field(description="activation of the feed-forward layers")
+    ] = "relu"
+    positions: Annotated[
+        Literal["sinusoidal", "learned", "relative", "tree", "none"],
+        Field(description="how positions are encoded (§3.5, Table 3 row E)"),
+    ] = "sinusoidal"
+    attention_score: Annotated[
+        Literal["scaled", "dot", "additive"],
+        Field(description="attention score: §3.2.1, without the square root, or additive (Bahdanau)"),
+    ] = "scaled"
+    encoder_mixer: Annotated[Mixer, Field(description="token mixing in encoder layers")] = "attention"
+    decoder_mixer: Annotated[Mixer, Field(description="token mixing in decoder layers")] = "attention"
+    window: Annotated[
+        Positive, Field(description="local, bigbird: r, the number of positions seen around each one (§4)")
+    ] = 64
+    kernel: Annotated[Positive, Field(description="convolutions: k, the kernel width in positions")] = 3
+    relative_distance: Annotated[
+        Positive, Field(description="positions=relative: largest distance that is told apart")
+    ] = 16
+    projected_length: Annotated[
+        Positive, Field(description="linformer: length to which keys and values are projected")
+    ] = 64
+    global_tokens: Annotated[
+        Count, Field(description="bigbird: number of first positions that see all and are seen by all")
+    ] = 2
+    random_blocks: Annotated[Count, Field(description="bigbird: number of random blocks that each block sees")] = 1
+    attention_bias: Annotated[bool, Field(description="biases in the projections of attention")] = False
+    output_bias: Annotated[bool, Field(description="a bias on the logits")] = False
+    tie_embeddings: Annotated[
+        Literal["all", "target", "none"],
+        Field(description="embeddings that share their matrix with the output layer (§3.4)"),
+    ] = "all"
+    pad_id: Annotated[Count, Field(description="id of the padding token")] = 0
 
     def __post_init__(self) -> None:
         if self.pad_id >= self.vocab_size:
             raise UsageError(f"model.pad_id {self.pad_id} is not in a vocabulary of {self.vocab_size}")
         if name := NOT_CAUSAL.get(self.decoder_mixer):
             raise UsageError(
-                f"model.decoder_mixer={self.decoder_mixer}: {name} lets a place see what follows it, which a decoder "
-                "has yet to say; it is for the encoder"
+                f"model.decoder_mixer={self.decoder_mixer}: {name} is not causal; use it in the encoder only"
             )
-        # Relative positions are part of the attention's score, so there has to be one, and over all distances.
-        needed = {"attention_score": "scaled", "encoder_mixer": "attention", "decoder_mixer": "attention"}
-        for name, value in needed.items() if self.positions in ("relative", "tree") else ():
+        # Relative positions are part of scaled attention scores over all distances.
+        required = {"attention_score": "scaled", "encoder_mixer": "attention", "decoder_mixer": "attention"}
+        for name, value in required.items() if self.positions in ("relative", "tree") else ():
             if getattr(self, name) != value:
                 raise UsageError(
-                    f"model.positions={self.positions} needs model.{name}={value}, not {getattr(self, name)}"
+                    f"model.positions={self.positions} requires model.{name}={value}, not {getattr(self, name)}"
                 )
 
     @property
     def variants(self) -> list[str]:
-        """The settings by which layers are other than the paper's; multihead/variants.py makes those."""
+        """The settings that replace a layer of the paper by one of `multihead.model.variants`."""
         paper = {"attention_score": "scaled", "encoder_mixer": "attention", "decoder_mixer": "attention"}
         names = [f"model.{name}={getattr(self, name)}" for name, its in paper.items() if getattr(self, name) != its]
         return [*names, f"model.positions={self.positions}"] if self.positions in ("relative", "tree") else names
@@ -85,22 +111,45 @@ class ModelConfig:
 
 @dataclass(frozen=True, slots=True, kw_only=True, config=_STRICT)
 class DataConfig:
-    """What text a model is trained on, and how it is cut into batches (§5.1)."""
+    """The text of a run: how it is cleaned, split into tokens and batched (§5.1)."""
 
-    source_lang: str = ""  # such as en; guessed from a file called a.en
-    target_lang: str = ""  # such as de
-    license: str = ""  # of the text, for the model's card
-    tokenizer: Literal["bpe", "wordpiece", "unigram"] = "bpe"  # §5.1; unigram is for imported models
-    bpe_dropout: Share = 0.0  # chance that a merge is left out while training (0: off, as in the paper)
-    casing_noise: Share = (
-        0.0  # chance that a source is seen in small letters or without its final mark, as typed in haste
+    source_lang: Annotated[
+        str, Field(description="source language, such as en; guessed from the name of a file a.en")
+    ] = ""
+    target_lang: Annotated[str, Field(description="target language, such as de; guessed likewise")] = ""
+    license: Annotated[str, Field(description="license of the text, for the model card")] = ""
+    tokenizer: Annotated[
+        Literal["bpe", "wordpiece", "unigram"],
+        Field(description="type of the tokenizer (§5.1); unigram is for imported models only"),
+    ] = "bpe"
+    bpe_dropout: Annotated[Share, Field(description="probability of skipping a BPE merge during training (0: off)")] = (
+        0.0
     )
-    tree: bool = False  # a source line is words, a tab, and the number of each word's head (trees.py)
-    clean: bool = True  # drop copies, duplicates and pairs of very unequal length
-    max_ratio: PositiveFloat = 3.0  # longest side / shortest side, in characters, relative to the corpus's median ratio
-    unicode: Literal["nfc", "none"] = "nfc"  # normalization of training text and input; none: text is left unchanged
-    max_length: Positive = 256  # tokens of one sentence; longer pairs are dropped
-    batch_tokens: Positive = 25_000  # of source, and as many of target, padding counted; of all processes together
+    casing_noise: Annotated[
+        Share,
+        Field(description="probability of lower-casing a source or dropping its final punctuation during training"),
+    ] = 0.0
+    tree: Annotated[bool, Field(description="a source line is words, a tab, and the number of each word's head")] = (
+        False
+    )
+    clean: Annotated[
+        bool, Field(description="drop untranslated copies, duplicates and pairs of very unequal length")
+    ] = True
+    max_ratio: Annotated[
+        PositiveFloat,
+        Field(
+            description="largest ratio of the lengths of a pair in characters, relative to the corpus's median ratio"
+        ),
+    ] = 3.0
+    unicode: Annotated[
+        Literal["nfc", "none"],
+        Field(description="normalization of training text and input; none leaves text unchanged"),
+    ] = "nfc"
+    max_length: Annotated[Positive, Field(description="longest sentence in tokens; longer pairs are dropped")] = 256
+    batch_tokens: Annotated[
+        Positive,
+        Field(description="source tokens and target tokens of a batch with padding, summed over all processes"),
+    ] = 25_000
 
     def __post_init__(self) -> None:
         if self.batch_tokens <= self.max_length:
@@ -109,95 +158,137 @@ class DataConfig:
                 f"({self.max_length}), so that every sentence fits into a batch"
             )
         if self.bpe_dropout and self.tokenizer != "bpe":
-            raise UsageError("data.bpe_dropout needs data.tokenizer=bpe: word pieces have no merges to drop")
+            raise UsageError("data.bpe_dropout requires data.tokenizer=bpe: word pieces have no merges to drop")
         if self.tree and (self.bpe_dropout or self.casing_noise):
             raise UsageError(
-                "data.tree is for sources as they are: data.bpe_dropout and data.casing_noise change their words"
+                "data.tree excludes data.bpe_dropout and data.casing_noise: they would change the words of the tree"
             )
         if self.tree and self.max_length > MAX_TREE_TOKENS:
-            raise UsageError(f"data.tree takes sentences of up to {MAX_TREE_TOKENS:,} tokens, not {self.max_length:,}")
+            raise UsageError(
+                f"data.tree allows data.max_length of at most {MAX_TREE_TOKENS:,} tokens, not {self.max_length:,}"
+            )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, config=_STRICT)
 class TrainConfig:
-    """Optimiser, schedule and regularisation of §5.3 and §5.4, and when a run saves, validates and stops."""
+    """Optimizer, schedule and regularization (§5.3, §5.4), and when a run validates, saves and stops."""
 
-    base_model: str = ""  # model whose shape, vocabulary and weights a run begins with; without one, with chance
-    steps: Positive = 100_000  # updates of the weights
-    minutes: NonNegative = 0.0  # stop after this wall time, everything included (0: no limit)
-    warmup: Positive = 4000  # steps over which the rate rises (§5.3)
-    lr_scale: PositiveFloat = 1.0  # multiplies eq. (3)
-    lr_decay: Literal["sqrt", "linear"] = "sqrt"  # after the warm-up: eq. (3), or straight down to 0 at the run's end
-    optimizer: Literal["adam", "muon"] = "adam"  # Adam as in §5.3, or Muon for the matrices inside the layers
-    beta1: Share = 0.9  # of Adam
-    beta2: Share = 0.98  # of Adam
-    eps: PositiveFloat = 1e-9  # of Adam
-    label_smoothing: Share = 0.1  # ε_ls (§5.4)
-    r_drop: NonNegative = 0.0  # weight of R-Drop: two passes with other dropout must agree (0: one pass, as in §5)
-    r_drop_from: Share = 0.0  # of the run: before this share is done there is one pass, in half the time
-    weight_decay: NonNegative = 0.0  # of the layers' matrices, times the rate, in each step (0: none, as in §5)
-    clip_norm: NonNegative = 0.0  # largest gradient norm (0: no clipping, as in the paper)
-    accumulate: Positive = 1  # batches summed into one step
-    seed: Count = 1  # of weights, order and dropout
-    precision: Literal["auto", "float32", "bfloat16"] = "auto"  # auto: bfloat16 where the hardware has it
-    compile: bool = False  # torch.compile: minutes at the start, faster steps on GPUs
-    parallel: Literal["ddp", "fsdp"] = "ddp"  # under torchrun: each process has the whole model, or a shard of it
-    log_every: Positive = 100  # steps
-    validate_every: Positive = 1000  # steps
-    save_every: Positive = 1000  # steps between the checkpoints that are averaged
-    save_minutes: PositiveFloat = 10.0  # a checkpoint at least this often, so that a crash costs little
-    keep_checkpoints: Positive = 5  # newest checkpoints kept, besides the best
-    average_checkpoints: Positive = 5  # checkpoints averaged into the published model (§6.1)
-    patience: Count = 0  # validations without improvement before stopping (0: never)
-    alpha: NonNegative | Literal["auto"] = ALPHA  # length penalty of the published model; auto: the best on validation
-    bleu_sentences: Count = 1000  # validation sentences translated for BLEU while training (0: none)
+    base_model: Annotated[str, Field(description="base model to fine-tune (empty: random initialization)")] = ""
+    steps: Annotated[Positive, Field(description="number of optimizer steps")] = 100_000
+    minutes: Annotated[NonNegative, Field(description="wall-clock limit including preparation (0: none)")] = 0.0
+    warmup: Annotated[Positive, Field(description="steps over which the learning rate rises (§5.3)")] = 4000
+    lr_scale: Annotated[PositiveFloat, Field(description="factor of the learning rate of eq. (3)")] = 1.0
+    lr_decay: Annotated[
+        Literal["sqrt", "linear"],
+        Field(description="learning rate after the warm-up: eq. (3), or linear to 0 at the end of the run"),
+    ] = "sqrt"
+    optimizer: Annotated[
+        Literal["adam", "muon"], Field(description="Adam as in §5.3, or Muon for the matrices inside the layers")
+    ] = "adam"
+    beta1: Annotated[Share, Field(description="β1 of Adam (§5.3)")] = 0.9
+    beta2: Annotated[Share, Field(description="β2 of Adam (§5.3)")] = 0.98
+    eps: Annotated[PositiveFloat, Field(description="ε of Adam (§5.3)")] = 1e-9
+    label_smoothing: Annotated[Share, Field(description="ε_ls (§5.4)")] = 0.1
+    r_drop: Annotated[
+        NonNegative, Field(description="weight of R-Drop: agreement of two passes with other dropout (0: off)")
+    ] = 0.0
+    r_drop_from: Annotated[Share, Field(description="share of the run after which R-Drop starts")] = 0.0
+    weight_decay: Annotated[
+        NonNegative, Field(description="weight decay of the layers' matrices per step, times the rate")
+    ] = 0.0
+    clip_norm: Annotated[NonNegative, Field(description="largest gradient norm (0: no clipping, as in the paper)")] = (
+        0.0
+    )
+    accumulate: Annotated[Positive, Field(description="batches accumulated into one step")] = 1
+    seed: Annotated[Count, Field(description="seed of weights, batch order and dropout")] = 1
+    precision: Annotated[
+        Literal["auto", "float32", "bfloat16"], Field(description="auto: bfloat16 on hardware that supports it")
+    ] = "auto"
+    compile: Annotated[bool, Field(description="torch.compile: minutes at the start, faster steps on GPUs")] = False
+    parallel: Annotated[
+        Literal["ddp", "fsdp"],
+        Field(description="under torchrun: replicate the model on each process (ddp) or shard it (fsdp)"),
+    ] = "ddp"
+    log_every: Annotated[Positive, Field(description="steps between log lines")] = 100
+    validate_every: Annotated[Positive, Field(description="steps between validations")] = 1000
+    save_every: Annotated[Positive, Field(description="steps between the checkpoints that are averaged")] = 1000
+    save_minutes: Annotated[PositiveFloat, Field(description="longest time between checkpoints")] = 10.0
+    keep_checkpoints: Annotated[Positive, Field(description="newest checkpoints kept, besides the best")] = 5
+    average_checkpoints: Annotated[
+        Positive, Field(description="checkpoints averaged into the published model (§6.1)")
+    ] = 5
+    patience: Annotated[Count, Field(description="validations without improvement before stopping (0: never)")] = 0
+    alpha: Annotated[
+        NonNegative | Literal["auto"],
+        Field(description="length penalty of the published model; auto: the best on validation text"),
+    ] = ALPHA
+    bleu_sentences: Annotated[
+        Count, Field(description="validation sentences translated for BLEU during training (0: none)")
+    ] = 1000
 
     def __post_init__(self) -> None:
         if self.average_checkpoints > self.keep_checkpoints:
             raise UsageError(
-                f"train.average_checkpoints ({self.average_checkpoints}) needs train.keep_checkpoints ({self.keep_checkpoints}) to be at least as large"
+                f"train.average_checkpoints ({self.average_checkpoints}) must not exceed train.keep_checkpoints "
+                f"({self.keep_checkpoints})"
             )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, config=_STRICT)
 class ModelSearch:
-    """`search` in config.json: how this model translates best, chosen on validation text when it was published."""
+    """`search` in config.json: the search settings of a published model, chosen on validation text."""
 
-    alpha: NonNegative = ALPHA  # of the length penalty
-    split: bool = True  # False for a model that was trained on lines of several sentences
+    alpha: Annotated[NonNegative, Field(description="exponent of the length penalty")] = ALPHA
+    split: Annotated[bool, Field(description="False for a model trained on lines of several sentences")] = True
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, config=_STRICT)
 class SearchConfig:
-    """How a translation is searched for; the defaults are §6.1's."""
+    """How translations are searched for; the defaults are those of §6.1."""
 
-    beam: Positive = BEAM  # hypotheses kept at every step; 1 is greedy
-    alpha: NonNegative | None = None  # of the length penalty ((5 + length) / 6)^alpha; None: the model's own
-    max_extra: Count = 50  # an output is at most this much longer than its input
-    n_best: Positive = 1  # hypotheses given back
-    min_length: Count = 0  # shortest output, in tokens
-    no_repeat: Count = 0  # no run of so many tokens comes twice (0: as it comes)
-    prune: NonNegative = 0.0  # give up what is so many nats behind the best (0: only what cannot win)
-    shortlist: bool = True  # say only words that translate those of the source, if the model knows them
-    split: bool | None = None  # translate each sentence of a text separately; None: as the model was trained
-    guard: bool = True  # search again for what is empty, repeats itself, copies the source or loses a number
-    sample: bool = False  # draw tokens instead of searching for the likeliest
-    temperature: PositiveFloat = 1.0  # of sampling: below 1 is more careful, above 1 bolder
-    top_k: Count = 0  # sample from so many likeliest tokens (0: from all)
-    top_p: Annotated[float, Field(gt=0.0, le=1.0)] = 1.0  # sample from the likeliest tokens of this much probability
-    seed: Count = 1  # of sampling
+    beam: Annotated[Positive, Field(description="beam size; 1 is greedy")] = BEAM
+    alpha: Annotated[
+        NonNegative | None, Field(description="length penalty ((5 + length) / 6)^alpha (unset: what the model stores)")
+    ] = None
+    max_extra: Annotated[Count, Field(description="largest number of tokens by which an output exceeds its input")] = 50
+    n_best: Annotated[Positive, Field(description="number of hypotheses returned")] = 1
+    min_length: Annotated[Count, Field(description="shortest output in tokens")] = 0
+    no_repeat: Annotated[Count, Field(description="length of n-grams that may not occur twice (0: any may)")] = 0
+    prune: Annotated[
+        NonNegative, Field(description="prune hypotheses more than this many nats below the best (0: off)")
+    ] = 0.0
+    shortlist: Annotated[
+        bool, Field(description="limit the output to translations of the source's words, if known")
+    ] = True
+    split: Annotated[
+        bool | None, Field(description="translate each sentence of a line separately (unset: as the model was trained)")
+    ] = None
+    guard: Annotated[
+        bool,
+        Field(description="search again if an output is empty, repeats itself, copies its source or loses a number"),
+    ] = True
+    sample: Annotated[bool, Field(description="sample tokens instead of searching for the most likely ones")] = False
+    temperature: Annotated[
+        PositiveFloat, Field(description="of sampling: below 1 more conservative, above 1 more diverse")
+    ] = 1.0
+    top_k: Annotated[Count, Field(description="sample from this many most likely tokens (0: from all)")] = 0
+    top_p: Annotated[
+        Annotated[float, Field(gt=0.0, le=1.0)],
+        Field(description="sample from the most likely tokens of this total probability"),
+    ] = 1.0
+    seed: Annotated[Count, Field(description="seed of sampling")] = 1
 
     def __post_init__(self) -> None:
         if self.n_best > self.beam and not self.sample:
-            raise UsageError(f"{self.n_best} best translations need a beam of at least as many, got {self.beam}")
+            raise UsageError(f"n_best={self.n_best} requires a beam at least as large, not {self.beam}")
 
     @property
     def penalty(self) -> float:
-        """The exponent of the length penalty; the paper's, if neither the user nor the model names one."""
+        """The exponent of the length penalty; the paper's if neither the user nor the model sets one."""
         return ALPHA if self.alpha is None else self.alpha
 
     def of_model(self, own: ModelSearch) -> "SearchConfig":
-        """Fill in what the user left open with what the model stores."""
+        """Return a copy in which the settings that the user left open are those of the model."""
         return dataclasses.replace(
             self,
             alpha=own.alpha if self.alpha is None else self.alpha,
@@ -207,7 +298,7 @@ class SearchConfig:
 
 @dataclass(frozen=True, slots=True, kw_only=True, config=_STRICT)
 class RunConfig:
-    """The whole of `config.json`: a run is a function of this and of its text."""
+    """The content of `config.json`; a run is a function of it and of its text."""
 
     model: ModelConfig = dataclasses.field(default_factory=ModelConfig)
     data: DataConfig = dataclasses.field(default_factory=DataConfig)
@@ -215,9 +306,7 @@ class RunConfig:
 
     def __post_init__(self) -> None:
         if self.data.tree != (self.model.positions == "tree"):
-            raise UsageError(
-                "data.tree=true and model.positions=tree go together: trees beside the text, and their use"
-            )
+            raise UsageError("data.tree=true requires model.positions=tree, and vice versa")
         if self.data.max_length >= self.model.max_len:
             raise UsageError(
                 f"data.max_length ({self.data.max_length}) must be smaller than model.max_len "
@@ -225,16 +314,7 @@ class RunConfig:
             )
 
 
-Settings = Mapping[str, object]
-
-ENGINES = (
-    "auto",
-    "torch",
-    "ctranslate2",
-    "ctranslate2:float32",
-)  # what can translate; CTranslate2 with int8 or float32
-
-
 def check_engine(engine: str) -> None:
+    """Refuse the name of an engine that does not exist."""
     if engine not in ENGINES:
-        raise UsageError(f"there is no engine '{engine}'; there are {', '.join(ENGINES)}")
+        raise UsageError(f"there is no engine '{engine}'; choose one of {', '.join(ENGINES)}")

@@ -250,7 +250,7 @@ def test_every_engine_translates(trained: Path) -> None:
 
 def test_an_unknown_engine_is_refused(trained: Path) -> None:
     result = multihead("translate", trained, "--engine", "warp", "copy a", status=2)
-    assert "there is no engine 'warp'; there are auto, torch, ctranslate2" in result.stderr
+    assert "there is no engine 'warp'; choose one of auto, torch, ctranslate2" in result.stderr
 
 
 def test_a_model_is_exported_for_ctranslate2(trained: Path, tmp_path: Path) -> None:

@@ -96,9 +96,9 @@ def test_padding_changes_nothing(tokenizer: SubwordTokenizer) -> None:
 
 
 def test_both_settings_go_together() -> None:
-    with pytest.raises(UsageError, match="go together"):
+    with pytest.raises(UsageError, match="vice versa"):
         configure({"model.positions": "tree"})
-    with pytest.raises(UsageError, match="go together"):
+    with pytest.raises(UsageError, match="vice versa"):
         configure({"data.tree": "true"})
     with pytest.raises(UsageError, match=r"data\.casing_noise"):
         configure({"model.positions": "tree", "data.tree": True, "data.casing_noise": 0.1})
