@@ -3,7 +3,7 @@
 python -m benchmarks.recipes.bundle RUN multihead/models/en-de --source test.en.gz --reference test.de.gz
 """
 
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Annotated
 
@@ -12,9 +12,9 @@ import typer
 from multihead.config.schema import SearchConfig
 from multihead.data.shards import read_summary
 from multihead.evaluation.evaluate import TestSet, evaluate
-from multihead.model.weights import load_model, weights_of
+from multihead.model.weights import load_model, to_arrays, weights_of
 from multihead.runs.model_card import write_card
-from multihead.storage.model_folder import read_provenance, read_search, save_model
+from multihead.storage.model_folder import PublishedScore, read_provenance, read_search, save_model
 from multihead.storage.shortlist import load_shortlist
 
 NOTES = """
@@ -46,7 +46,7 @@ def main(
     """Write the model folder OUTPUT."""
     model, tokenizer, config = load_model(run)
     provenance = read_provenance(run)
-    weights = {name: tensor.half() for name, tensor in weights_of(model).items()}
+    weights = to_arrays({name: tensor.half() for name, tensor in weights_of(model).items()})
     search = read_search(run)
     output.mkdir(parents=True, exist_ok=True)
     if words := load_shortlist(run):
@@ -54,8 +54,9 @@ def main(
     save_model(output, weights, config, tokenizer.to_json(), provenance, search)
     # What is scored is what ships, rounded weights and all.
     report = evaluate(str(output), TestSet(source=source, reference=reference), SearchConfig(), engine="torch")
-    bleu_and_chrf = report.scores[:2]
-    provenance["scores"] += [{"set": f"test, {report.sentences} sentences", **asdict(one)} for one in bleu_and_chrf]
+    name = f"test, {report.sentences} sentences"
+    bleu_and_chrf = tuple(PublishedScore(set=name, **asdict(score)) for score in report.scores[:2])
+    provenance = replace(provenance, scores=provenance.scores + bleu_and_chrf)
     save_model(output, weights, config, tokenizer.to_json(), provenance, search)
     card = write_card(output.name, config, read_summary(run / "data"), provenance)
     (output / "README.md").write_text(card + NOTES, encoding="utf-8")

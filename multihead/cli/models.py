@@ -29,7 +29,7 @@ def model_info(folder: Path) -> dict[str, Any]:
         "shape": asdict(config.model),
         "tokenizer": f"{config.data.tokenizer}, {config.model.vocab_size} pieces",
         "search": asdict(read_search(folder)),
-        **provenance,
+        **provenance.to_json(),
     }
 
 
@@ -40,7 +40,7 @@ def _info_text(facts: dict[str, Any]) -> str:
         match name, value:
             case "shape" | "search", dict():
                 lines.append(f"{name:<16} " + ", ".join(f"{field} {size}" for field, size in value.items()))
-            case "scores", list():
+            case "scores", list() | tuple():
                 lines += [
                     f"{score['name']:<16} {score['value']:.2f}  {score['set']}, {score['signature']}" for score in value
                 ]

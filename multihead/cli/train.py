@@ -116,8 +116,9 @@ def average_command(
     last: Annotated[int, typer.Option(min=1, help="How many of the newest checkpoints.")] = 5,
 ) -> None:
     """Average the last checkpoints of a run into a model (§6.1)."""
+    from multihead.model.weights import to_arrays
     from multihead.storage.checkpoints import saved_steps
-    from multihead.storage.model_folder import read_search, save_model
+    from multihead.storage.model_folder import Provenance, read_search, save_model
     from multihead.storage.shortlist import load_shortlist
     from multihead.training.checkpoint import average_checkpoints, load_checkpoint
 
@@ -126,13 +127,13 @@ def average_command(
         raise UserError(f"there are no checkpoints in {run}")
     folders = [run / "checkpoints" / f"step-{step}" for step in steps]
     newest = load_checkpoint(folders[-1])
-    provenance = {"steps": steps[-1], "published": f"the average of steps {', '.join(map(str, steps))}"}
+    provenance = Provenance(steps=steps[-1], published=f"the average of steps {', '.join(map(str, steps))}")
     weights = average_checkpoints(folders)
     output.mkdir(parents=True, exist_ok=True)
     if words := load_shortlist(run):
         words.save(output)
     search = read_search(run)
-    save_model(output, weights, newest.config, newest.tokenizer_json, provenance, search)
+    save_model(output, to_arrays(weights), newest.config, newest.tokenizer_json, provenance, search)
     say(f"averaged {len(steps)} checkpoints, steps {steps[0]:,} to {steps[-1]:,}, into {output}")
 
 

@@ -11,6 +11,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
@@ -234,7 +235,7 @@ def fingerprint(
     for name, tensor in sorted(weights_of(model).items()):
         digest.update(name.encode())
         digest.update(tensor.cpu().contiguous().numpy().data)
-    for tensor in (shortlist.candidates, shortlist.frequent) if shortlist else ():
-        digest.update(tensor.cpu().contiguous().numpy().data)
+    for array in (shortlist.candidates, shortlist.frequent) if shortlist else ():
+        digest.update(np.ascontiguousarray(array).data)
     versions = {"format": FORMAT, "ctranslate2": import_ctranslate2().__version__}
     return {**versions, "quantization": quantization, "sha256": digest.hexdigest()}

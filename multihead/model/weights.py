@@ -12,8 +12,11 @@ from multihead.console import Log
 from multihead.errors import UserError
 from multihead.model.build import build_model
 from multihead.model.transformer import Transformer
-from multihead.storage.model_folder import Tensors, read_config, read_tensors, usable_folder
+from multihead.storage.arrays import Arrays
+from multihead.storage.model_folder import ModelFolder
 from multihead.text.tokenizer import SubwordTokenizer
+
+Tensors = dict[str, Tensor]
 
 _log = logging.getLogger(__name__)
 
@@ -21,6 +24,14 @@ _log = logging.getLogger(__name__)
 def weights_of(model: Transformer) -> Tensors:
     """The trained tensors by name; one that is shared has one name."""
     return {name: parameter.detach() for name, parameter in model.named_parameters()}
+
+
+def to_arrays(tensors: Tensors) -> Arrays:
+    return {name: tensor.contiguous().cpu().numpy() for name, tensor in tensors.items()}
+
+
+def to_tensors(arrays: Arrays) -> Tensors:
+    return {name: torch.from_numpy(array) for name, array in arrays.items()}
 
 
 def _unsharded(weight: Tensor, parameter: Tensor) -> Tensor:
@@ -46,16 +57,10 @@ def load_weights(
 
 def load_model(folder: Path, log: Log = _log.warning) -> tuple[Transformer, SubwordTokenizer, RunConfig]:
     """Load a model that is ready to translate, from a model folder, a checkpoint, or a run that was interrupted."""
-    if not folder.is_dir():
-        raise UserError(f"there is no model folder {folder}")
-    folder = usable_folder(folder, log)
-    config = read_config(folder)
-    tokenizer = SubwordTokenizer.load(folder / "tokenizer.json")
-    if tokenizer.vocab_size != config.model.vocab_size:
-        raise UserError(f"{folder}: {tokenizer.vocab_size} pieces, but model.vocab_size={config.model.vocab_size}")
-    model = build_model(config.model)
-    load_weights(model, read_tensors(folder / "model.safetensors"), folder)
-    return model.eval(), tokenizer, config
+    stored = ModelFolder.open(folder, log)
+    model, tokenizer = build_model(stored.config.model), stored.tokenizer()
+    load_weights(model, to_tensors(stored.weights()), stored.path)
+    return model.eval(), tokenizer, stored.config
 
 
 def count_parameters(model: nn.Module) -> int:

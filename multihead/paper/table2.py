@@ -122,10 +122,9 @@ def _of_model(name: str, clock: Clock) -> Training:
     except UserError as error:
         raise UserError(f"'{name}' is no preset, and {error}") from None
     model, recorded = read_config(folder).model, read_provenance(folder)
-    fields = ("target_tokens", "seconds", "matmul_flops")
-    if not all(isinstance(recorded.get(field), int | float) and recorded[field] > 0 for field in fields):
-        raise UserError(f"{folder} does not say how long it was trained, and on how much: it cannot be costed")
-    tokens, seconds, capacity = (recorded[field] for field in fields)
+    tokens, seconds, capacity = recorded.target_tokens, recorded.seconds, recorded.matmul_flops
+    if not (tokens and seconds and capacity and min(tokens, seconds, capacity) > 0):
+        raise UserError(f"{folder} has no training time or token count recorded; its cost cannot be computed")
     return Training(
         name=folder.name,
         target_tokens=tokens,

@@ -238,19 +238,21 @@ def is_complete(request: TrainingRequest) -> bool:
     if asked != stored or published_step(folder) != steps[-1]:
         return False
     spent = read_provenance(folder)
-    had_its_time = bool(asked.train.minutes) and spent["seconds"] >= training_seconds(asked.train) - 0.1
-    return had_its_time or spent["steps"] >= asked.train.steps or asked.train.patience > 0
+    had_its_time = bool(asked.train.minutes) and (spent.seconds or 0) >= training_seconds(asked.train) - 0.1
+    return had_its_time or (spent.steps or 0) >= asked.train.steps or asked.train.patience > 0
 
 
 def _outcome(folder: Path) -> Record:
     found = read_provenance(folder)
+    if not (found.seconds and found.scores and "perplexity" in found.validation):
+        raise UserError(f"{folder}/config.json does not record how the model was trained; train this row again")
     return {
-        "trained_parameters": found["parameters"],
-        "steps": found["steps"],
-        "minutes": round(found["seconds"] / 60, 2),
-        "perplexity": found["validation"]["perplexity"],
-        "bleu": found["scores"][0]["value"],
-        "bleu_signature": found["scores"][0]["signature"],
+        "trained_parameters": found.parameters,
+        "steps": found.steps,
+        "minutes": round(found.seconds / 60, 2),
+        "perplexity": found.validation["perplexity"],
+        "bleu": found.scores[0].value,
+        "bleu_signature": found.scores[0].signature,
     }
 
 

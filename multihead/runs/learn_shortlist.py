@@ -6,7 +6,6 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 
 from multihead.data.shards import Ids, Shards
@@ -46,7 +45,7 @@ class Lexicon:
         candidates[self.source[best], rank[best]] = self.target[best]
         said = np.bincount(self.target, self.counts, minlength=self.vocab_size)
         frequent = np.argsort(-said, kind="stable")[: size.frequent]
-        return Shortlist(torch.from_numpy(candidates), torch.from_numpy(frequent))
+        return Shortlist(candidates, frequent)
 
 
 def learn_shortlists(shards: Shards, vocab_size: int, vary: Vary | None = None) -> list[Lexicon]:
@@ -63,7 +62,7 @@ def shortlist_of(lexicons: Sequence[Lexicon], size: Size) -> Shortlist:
     """What any of the lexicons lets a source say."""
     first, *others = [lexicon.shortlist(size) for lexicon in lexicons]
     for other in others:
-        first = first.joined(other)
+        first = first.union(other)
     return first
 
 

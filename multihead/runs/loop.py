@@ -16,18 +16,17 @@ from multihead.errors import UserError
 from multihead.evaluation.metrics import scores
 from multihead.hardware.device import matmul_flops
 from multihead.hardware.flops import counted_flops
-from multihead.model.weights import count_parameters, load_weights
+from multihead.model.weights import count_parameters, load_weights, to_arrays
 from multihead.runs.base_model import SHORTLIST_FOLDER
 from multihead.runs.estimate import MAX_DAYS
 from multihead.runs.learn_shortlist import learn_shortlists
 from multihead.runs.log import NullLog, TrainingLog
 from multihead.runs.model_card import write_card
 from multihead.runs.publish import MIN_BLEU_GAIN, N_EXAMPLES, N_SCORED, Candidate
-from multihead.runs.request import CORPUS_CHECKSUM
 from multihead.runs.tuning import MAX_SENTENCES, Tuned, Tuner, ValidationText, shortlists
 from multihead.storage.checkpoints import prune, saved_steps, valid_checkpoints
 from multihead.storage.files import write_text_atomic
-from multihead.storage.model_folder import WEIGHTS, Provenance, is_published, save_model
+from multihead.storage.model_folder import WEIGHTS, Provenance, PublishedScore, is_published, save_model
 from multihead.storage.shortlist import FILE, Shortlist, load_shortlist
 from multihead.training.checkpoint import Checkpoint, average_checkpoints, save_checkpoint
 from multihead.training.schedule import Metrics, training_seconds
@@ -191,7 +190,7 @@ class TrainingLoop:
             (self.output / FILE).unlink(missing_ok=True)  # of an earlier publication
         write_text_atomic(self.output / "README.md", card)
         vocabulary = trainer.tokenizer.to_json()
-        save_model(self.output, weights, trainer.config, vocabulary, provenance, tuned.search)
+        save_model(self.output, to_arrays(weights), trainer.config, vocabulary, provenance, tuned.search)
         self.journal.draw()
         self._tell_published(provenance, tuned)
 
@@ -243,7 +242,7 @@ class TrainingLoop:
                 return []  # that model may say anything
         forms = noisy_copies(trainer.tokenizer, trainer.config.data)
         found = shortlists(learn_shortlists(trainer.train_shards, trainer.config.model.vocab_size, forms))
-        return [words.joined(before) for words in found] if before else found
+        return [words.union(before) for words in found] if before else found
 
     def _provenance(self, published: str, loss: float, tuned: Tuned) -> Provenance:
         """What the card and `multihead info` say of the model; validation text is translated as the model is used."""
@@ -256,29 +255,30 @@ class TrainingLoop:
         translated = trainer.translate_validation(N_SCORED, SearchConfig().of_model(tuned.search), tuned.shortlist)
         _, translations, references = zip(*translated, strict=True)
         found = scores(translations, references, trainer.config.data.target_lang)
-        return {
-            "steps": state.step,
-            "published": published,
-            **({"started_from": self.config.base_model} if self.config.base_model else {}),
-            CORPUS_CHECKSUM: corpus_identity(self.output / "data"),
-            "parameters": parameters,
-            "target_tokens": state.tokens_seen,
-            "seconds": round(state.seconds, 1),
-            "matmul_flops": capacity,
-            "flops_by_time": state.seconds * capacity,
-            "flops_counted": counted_flops(trainer.config.model, state.tokens_seen),
-            "validation": metrics,
-            "scores": [{"set": f"validation, {len(translations)} sentences", **asdict(score)} for score in found],
-        }
+        return Provenance(
+            steps=state.step,
+            published=published,
+            started_from=self.config.base_model or None,
+            corpus_sha256=corpus_identity(self.output / "data"),
+            parameters=parameters,
+            target_tokens=state.tokens_seen,
+            seconds=round(state.seconds, 1),
+            matmul_flops=capacity,
+            flops_by_time=state.seconds * capacity,
+            flops_counted=counted_flops(trainer.config.model, state.tokens_seen),
+            validation=metrics,
+            scores=tuple(
+                PublishedScore(set=f"validation, {len(translations)} sentences", **asdict(score)) for score in found
+            ),
+        )
 
     def _tell_published(self, provenance: Provenance, tuned: Tuned) -> None:
-        bleu, *_ = (score["value"] for score in provenance["scores"])
-        metrics = {f"valid_{name}": value for name, value in provenance["validation"].items()}
+        metrics = {f"valid_{name}": value for name, value in provenance.validation.items()}
         words = "with a shortlist" if tuned.shortlist else "without a shortlist, which would cost BLEU"
         self.journal.say(
-            f"published {provenance['published']}, searched with beam {BEAM}, alpha {tuned.search.alpha:g}, {words}:"
+            f"published {provenance.published}, searched with beam {BEAM}, alpha {tuned.search.alpha:g}, {words}:"
         )
-        self._record({**metrics, "valid_bleu": bleu, "published": 1.0})
+        self._record({**metrics, "valid_bleu": provenance.scores[0].value, "published": 1.0})
         search = SearchConfig().of_model(tuned.search)
         for source, translation, reference in self.trainer.translate_validation(N_EXAMPLES, search, tuned.shortlist):
             self.journal.say(f"  source       {source}\n  translation  {translation}\n  reference    {reference}\n")

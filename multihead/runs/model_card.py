@@ -21,7 +21,7 @@ def write_card(name: str, config: RunConfig, summary: CorpusSummary, provenance:
             "## Shape\n",
             f"- {model.encoder_layers} + {model.decoder_layers} layers, d_model {model.d_model}, d_ff {model.d_ff}, "
             f"{model.n_heads} heads, {model.norm}-norm, {model.positions} positions",
-            f"- {provenance['parameters']:,} parameters, {model.vocab_size:,} {data.tokenizer.upper()} pieces\n",
+            f"- {provenance.parameters or 0:,} parameters, {model.vocab_size:,} {data.tokenizer.upper()} pieces\n",
             "## Data\n",
             *([f"{summary.description}\n"] if summary.description else []),
             f"- {summary.train_pairs:,} training pairs, {summary.valid_pairs:,} for validation",
@@ -29,17 +29,18 @@ def write_card(name: str, config: RunConfig, summary: CorpusSummary, provenance:
             f"- licence of the text: {data.license or UNKNOWN_LICENSE}\n",
             "## Training\n",
             *([f"- started from {Path(start).name}: its text and licence count too"] if start else []),
-            f"- {provenance['steps']:,} steps, {provenance['target_tokens']:,} target tokens, "
-            f"{provenance['seconds'] / 60:.1f} minutes, seed {config.train.seed}",
-            f"- cost as the paper counts it (time by capacity, §6.1): {provenance['flops_by_time']:.2g} FLOPs at "
-            f"{provenance['matmul_flops'] / 1e9:.0f} GFLOPS; counted by operations: {provenance['flops_counted']:.2g}",
-            f"- published: {provenance['published']}\n",
+            f"- {provenance.steps or 0:,} steps, {provenance.target_tokens or 0:,} target tokens, "
+            f"{(provenance.seconds or 0) / 60:.1f} minutes, seed {config.train.seed}",
+            f"- cost as the paper counts it (time by capacity, §6.1): {provenance.flops_by_time or 0:.2g} FLOPs at "
+            f"{(provenance.matmul_flops or 0) / 1e9:.0f} GFLOPS; "
+            f"counted by operations: {provenance.flops_counted or 0:.2g}",
+            f"- published: {provenance.published}\n",
             "## Scores\n",
             "| set | score | value | signature |",
             "|---|---|---|---|",
             *(
-                f"| {score['set']} | {score['name']} | {score['value']:.2f} | `{_escape_cell(score['signature'])}` |"
-                for score in provenance["scores"]
+                f"| {score.set} | {score.name} | {score.value:.2f} | `{_escape_cell(score.signature)}` |"
+                for score in provenance.scores
             ),
             "",
         ]

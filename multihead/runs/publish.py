@@ -2,7 +2,7 @@
 
 from typing import NamedTuple
 
-from multihead.storage.model_folder import Tensors
+from multihead.model.weights import Tensors
 
 N_EXAMPLES = 4  # validation sentences shown at the end
 MIN_BLEU_GAIN = 0.5  # BLEU; by less, one model may be better than another by chance

@@ -17,7 +17,6 @@ from multihead.errors import UsageError
 
 MODEL_VOCAB = "model.vocab_size"
 START_FROM = "train.base_model"
-CORPUS_CHECKSUM = "corpus_sha256"  # in the provenance of a run: which prepared corpus it is trained on
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

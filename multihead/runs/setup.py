@@ -14,11 +14,11 @@ from multihead.data.prepare import preparation_settings, prepare, requested_voca
 from multihead.data.shards import CorpusSummary, corpus_identity, read_summary
 from multihead.errors import UsageError, UserError
 from multihead.runs.base_model import SHORTLIST_FOLDER, BaseModel, is_fixed, is_same_model, open_base_model
-from multihead.runs.request import CORPUS_CHECKSUM, MODEL_VOCAB, START_FROM, TrainingRequest
+from multihead.runs.request import MODEL_VOCAB, START_FROM, TrainingRequest
 from multihead.runs.sizing import Sizer
 from multihead.storage.checkpoints import saved_steps
 from multihead.storage.files import write_text_atomic
-from multihead.storage.model_folder import read_config, read_provenance, read_search
+from multihead.storage.model_folder import Provenance, read_config, read_provenance, read_search
 from multihead.storage.shortlist import load_shortlist
 from multihead.text.tokenizer import SubwordTokenizer
 from multihead.training.schedule import learning_rate
@@ -48,7 +48,7 @@ def _resume(request: TrainingRequest) -> tuple[RunConfig, Path] | None:
             )
     _check_text(request, stored)
     if asked != stored:
-        published = read_provenance(request.output), read_search(request.output)
+        published = read_provenance(request.output).to_json(), read_search(request.output)
         write_text_atomic(request.output / "config.json", to_json(asked, *published))
     return asked, request.output / "data"
 
@@ -77,7 +77,7 @@ def _check_text(request: TrainingRequest, stored: RunConfig) -> None:
     if not request.data and not data.exists():
         raise UserError(f"the text of the run in {request.output} is missing: name its prepared corpus with --data")
     summary = read_summary(folder)
-    known = read_provenance(request.output).get(CORPUS_CHECKSUM)
+    known = read_provenance(request.output).corpus_sha256
     if not known and (data / "corpus.json").exists():  # a run of an older version
         known = corpus_identity(data)
     same = corpus_identity(folder) == known if known else _has_vocabulary(request.output, stored, folder)
@@ -140,7 +140,8 @@ def _write_run(output: Path, final: RunConfig, start: BaseModel | None, folder: 
         words.save(output / SHORTLIST_FOLDER)
     if folder != output / "data":
         _link(output / "data", folder)
-    write_text_atomic(output / "config.json", to_json(final, {CORPUS_CHECKSUM: corpus_identity(folder)}))
+    provenance = Provenance(corpus_sha256=corpus_identity(folder))
+    write_text_atomic(output / "config.json", to_json(final, provenance.to_json()))
 
 
 def _refuse_contradictions(request: TrainingRequest, asked: RunConfig, prepared: Settings) -> None:

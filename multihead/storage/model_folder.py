@@ -1,39 +1,127 @@
-"""Model folders and checkpoints: written aside, synced, summed and renamed; verified when read. No code is ever read.
-
-A checkpoint is a folder `step-N` with FILES and their sums; a model folder has config, weights and tokenizer.
-"""
+"""Model folders: config.json, tokenizer.json, model.safetensors, SHA256SUMS, and a shortlist if one was learned."""
 
 import json
 import logging
+import math
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, get_type_hints
 
-from safetensors import SafetensorError, safe_open
-from safetensors.torch import load_file, save_file
-from torch import Tensor
+from pydantic import TypeAdapter, ValidationError
 
 from multihead.config.schema import ModelSearch, RunConfig
 from multihead.config.serialization import from_json, search_from_json, to_json
 from multihead.console import Log
 from multihead.errors import UserError
+from multihead.storage.arrays import Arrays, open_arrays, read_arrays, write_arrays
 from multihead.storage.checkpoints import latest_valid
 from multihead.storage.checksums import CHECKSUM_FILE, checksums, verify_all
 from multihead.storage.files import atomic_file, write_text_atomic
 from multihead.storage.shortlist import FILE as SHORTLIST
+from multihead.storage.shortlist import Shortlist, load_shortlist
+from multihead.text.tokenizer import SubwordTokenizer
 
 WEIGHTS = "model.safetensors"
-Tensors = dict[str, Tensor]
-Provenance = dict[str, Any]  # what config.json keeps of how a model came about
 
 _log = logging.getLogger(__name__)
 
 
-# Model folders
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PublishedScore:
+    """A score on a test set, as the model card lists it."""
+
+    set: str
+    name: str
+    value: float
+    signature: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Provenance:
+    """How a model was made. Models of older versions, averages and imports leave fields unset."""
+
+    steps: int | None = None
+    published: str | None = None  # which weights: an average, or one step
+    started_from: str | None = None  # base model of fine-tuning
+    imported_from: str | None = None
+    architecture: str | None = None  # of the imported model
+    weights_sha256: str | None = None  # of the imported file
+    corpus_sha256: str | None = None
+    parameters: int | None = None
+    target_tokens: int | None = None
+    seconds: float | None = None
+    matmul_flops: float | None = None  # measured capacity of the machine, FLOP/s
+    flops_by_time: float | None = None  # time by capacity, as the paper counts (§6.1)
+    flops_counted: float | None = None  # counted from the operations of the model
+    validation: dict[str, float] = field(default_factory=dict)  # loss, perplexity
+    scores: tuple[PublishedScore, ...] = ()
+    other: dict[str, Any] = field(default_factory=dict)  # fields of other versions, kept as they are
+
+    @classmethod
+    def from_json(cls, document: object) -> "Provenance":
+        """Read the section of config.json; what does not have the expected type is kept in `other`."""
+        known: dict[str, Any] = {}
+        other: dict[str, Any] = {}
+        for name, value in document.items() if isinstance(document, dict) else ():
+            try:
+                known[name] = _PROVENANCE_FIELDS[name].validate_python(value)
+            except (KeyError, ValidationError):
+                other[name] = value
+        return cls(**known, other=other)
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the section of config.json: the fields that are set."""
+        document = {
+            name: value for name, value in asdict(self).items() if value not in (None, {}, ()) and name != "other"
+        }
+        return document | self.other
+
+
+_PROVENANCE_FIELDS: Mapping[str, TypeAdapter[Any]] = {
+    name: TypeAdapter(kind) for name, kind in get_type_hints(Provenance).items() if name != "other"
+}
+
+
+@dataclass(frozen=True, slots=True)
+class ModelFolder:
+    """A model on disk. Its config is read when it is opened; weights, tokenizer and shortlist on demand."""
+
+    path: Path
+    config: RunConfig
+    search: ModelSearch
+    provenance: Provenance
+
+    @classmethod
+    def open(cls, path: Path, log: Log = _log.warning) -> "ModelFolder":
+        """Open a model, a checkpoint, or the newest valid checkpoint of a run that has published nothing yet."""
+        if not path.is_dir():
+            raise UserError(f"there is no model folder {path}")
+        path = usable_folder(path, log)
+        return cls(path, read_config(path), read_search(path), read_provenance(path))
+
+    def tokenizer(self) -> SubwordTokenizer:
+        tokenizer, expected = SubwordTokenizer.load(self.path / "tokenizer.json"), self.config.model.vocab_size
+        if tokenizer.vocab_size != expected:
+            raise UserError(f"{self.path}: {tokenizer.vocab_size} pieces, but model.vocab_size={expected}")
+        return tokenizer
+
+    def weights(self) -> Arrays:
+        return read_arrays(self.path / WEIGHTS)
+
+    def shortlist(self) -> Shortlist | None:
+        return load_shortlist(self.path)
+
+    @property
+    def n_parameters(self) -> int:
+        """The number of parameters, counted from the file header without reading any weights."""
+        with open_arrays(self.path / WEIGHTS) as file:
+            return sum(math.prod(shape) for shape in file.shapes.values())
 
 
 def save_model(  # noqa: PLR0913 - the parts of a model folder
     folder: Path,
-    weights: Tensors,
+    weights: Arrays,
     config: RunConfig,
     tokenizer_json: str,
     provenance: Provenance,
@@ -41,22 +129,22 @@ def save_model(  # noqa: PLR0913 - the parts of a model folder
 ) -> None:
     """Write a model folder: each file is replaced atomically, the weights, which carry the step, last."""
     folder.mkdir(parents=True, exist_ok=True)
-    write_text_atomic(folder / "config.json", to_json(config, provenance, search))
+    write_text_atomic(folder / "config.json", to_json(config, provenance.to_json(), search))
     write_text_atomic(folder / "tokenizer.json", tokenizer_json)
-    with atomic_file(folder / WEIGHTS) as aside:
-        write_tensors(aside, weights, {"step": str(provenance.get("steps", 0))})
-        # People edit the card, so README.md has no sum.
+    with atomic_file(folder / WEIGHTS) as temporary:
+        write_arrays(temporary, weights, {"step": str(provenance.steps or 0)})
+        # README.md has no checksum: users edit the card.
         others = {name: folder / name for name in ("config.json", "tokenizer.json", SHORTLIST)}
-        there = {name: path for name, path in others.items() if path.exists()}
-        write_text_atomic(folder / CHECKSUM_FILE, checksums({WEIGHTS: aside, **there}))
+        existing = {name: path for name, path in others.items() if path.exists()}
+        write_text_atomic(folder / CHECKSUM_FILE, checksums({WEIGHTS: temporary, **existing}))
 
 
 def published_step(folder: Path) -> int | None:
     """Return the step of the model that a run has published; None if there is none, or it is damaged."""
     try:
-        with safe_open(folder / WEIGHTS, framework="pt") as file:
-            return int((file.metadata() or {}).get("step", 0))
-    except (SafetensorError, OSError, ValueError):
+        with open_arrays(folder / WEIGHTS) as file:
+            return int(file.metadata.get("step", 0))
+    except (UserError, ValueError):
         return None
 
 
@@ -73,24 +161,11 @@ def is_published(folder: Path, step: int) -> bool:
 
 
 def usable_folder(folder: Path, log: Log = _log.warning) -> Path:
-    """Return the folder to load a model from: of a run that has published nothing yet, its newest checkpoint."""
+    """Return the folder to load a model from: the newest checkpoint of a run that has published nothing yet."""
     if (folder / WEIGHTS).exists() or not (newest := latest_valid(folder / "checkpoints", log)):
         return folder
     log(f"{folder} is not published yet: using its newest checkpoint, {newest.name}")
     return newest
-
-
-def read_provenance(folder: Path) -> Provenance:
-    """How a published model came about; empty for one that says nothing of it."""
-    document = json.loads((folder / "config.json").read_text(encoding="utf-8"))
-    found = document.get("provenance")
-    return found if isinstance(found, dict) else {}
-
-
-def read_search(folder: Path) -> ModelSearch:
-    """How a published model translates best; the paper's defaults for one that does not say."""
-    path = folder / "config.json"
-    return search_from_json(path.read_text(encoding="utf-8"), path) if path.exists() else ModelSearch()
 
 
 def read_config(folder: Path) -> RunConfig:
@@ -101,19 +176,13 @@ def read_config(folder: Path) -> RunConfig:
         raise UserError(f"cannot read {path}: {error}") from None
 
 
-# Files
+def read_search(folder: Path) -> ModelSearch:
+    """Return the search settings stored with a model; the paper's defaults if it stores none."""
+    path = folder / "config.json"
+    return search_from_json(path.read_text(encoding="utf-8"), path) if path.exists() else ModelSearch()
 
 
-def write_tensors(path: Path, tensors: Tensors, metadata: dict[str, str] | None = None) -> None:
-    try:
-        save_file({name: tensor.contiguous().cpu() for name, tensor in tensors.items()}, path, metadata)
-    except SafetensorError as error:  # how the library reports a full disk
-        raise OSError(f"{path}: {error}") from None
-    path.chmod(0o644)  # the library lets nobody but the owner read it, and models are shared
-
-
-def read_tensors(path: Path) -> Tensors:
-    try:
-        return load_file(path)
-    except (SafetensorError, OSError) as error:
-        raise UserError(f"cannot read {path}: {error}") from None
+def read_provenance(folder: Path) -> Provenance:
+    """Return how a model was made; all fields are unset if its config.json does not say."""
+    document = json.loads((folder / "config.json").read_text(encoding="utf-8"))
+    return Provenance.from_json(document.get("provenance"))

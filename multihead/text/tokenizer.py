@@ -16,6 +16,7 @@ from multihead.errors import UsageError, UserError
 
 PAD_ID, UNK_ID, BOS_ID, EOS_ID = range(4)
 SPECIAL_TOKENS = ["<pad>", "<unk>", "<s>", "</s>"]  # in the order of the ids above
+NEVER_GENERATED = [PAD_ID, BOS_ID]  # UNK is allowed: imported Marian models generate it
 PLACE = 1 << 20  # more than any id: what a token carries above it is not its own (trees.py)
 TARGET_ONLY_PREFIX = (
     "\ue000"  # begins a piece that no source is cut into, where source and target have different pieces

@@ -8,10 +8,12 @@ from multihead.config.schema import RunConfig
 from multihead.config.serialization import to_json
 from multihead.data.epochs import Cursor
 from multihead.errors import UserError
+from multihead.model.weights import Tensors, to_arrays, to_tensors
+from multihead.storage.arrays import read_arrays, write_arrays
 from multihead.storage.checkpoints import FILES
 from multihead.storage.checksums import CHECKSUM_FILE, checksums, verify
 from multihead.storage.files import atomic_directory
-from multihead.storage.model_folder import WEIGHTS, Tensors, read_config, read_tensors, write_tensors
+from multihead.storage.model_folder import WEIGHTS, read_config
 
 FORMAT = 1
 
@@ -48,8 +50,8 @@ def save_checkpoint(checkpoints: Path, checkpoint: Checkpoint) -> Path:
     """Write `step-N`. A crash at any moment leaves the checkpoints before it, and at most a folder to be swept."""
     final = checkpoints / f"step-{checkpoint.state.step}"
     with atomic_directory(final) as aside:
-        write_tensors(aside / "model.safetensors", checkpoint.weights)
-        write_tensors(aside / "optimizer.safetensors", checkpoint.optimizer)
+        write_arrays(aside / "model.safetensors", to_arrays(checkpoint.weights))
+        write_arrays(aside / "optimizer.safetensors", to_arrays(checkpoint.optimizer))
         state = {"format": FORMAT, **asdict(checkpoint.state)}
         texts = {
             "state.json": json.dumps(state, indent=2) + "\n",
@@ -71,8 +73,8 @@ def load_checkpoint(folder: Path) -> Checkpoint:
     if "stale" in document:  # the name in older versions
         document["validations_since_best"] = document.pop("stale")
     return Checkpoint(
-        weights=read_tensors(folder / "model.safetensors"),
-        optimizer=read_tensors(folder / "optimizer.safetensors"),
+        weights=to_tensors(read_arrays(folder / "model.safetensors")),
+        optimizer=to_tensors(read_arrays(folder / "optimizer.safetensors")),
         state=TrainState(cursor=cursor, **document),
         config=read_config(folder),
         tokenizer_json=(folder / "tokenizer.json").read_text(encoding="utf-8"),
@@ -84,6 +86,6 @@ def average_checkpoints(checkpoints: list[Path]) -> Tensors:
     total: Tensors = {}
     for folder in checkpoints:
         verify(folder, [WEIGHTS])
-        for name, tensor in read_tensors(folder / "model.safetensors").items():
+        for name, tensor in to_tensors(read_arrays(folder / "model.safetensors")).items():
             total[name] = total[name] + tensor.double() if name in total else tensor.double()
     return {name: (tensor / len(checkpoints)).float() for name, tensor in total.items()}

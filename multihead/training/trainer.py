@@ -23,8 +23,7 @@ from multihead.evaluation.metrics import bleu
 from multihead.hardware.device import pick_device, pick_precision, pinned_threads
 from multihead.hardware.memory import keep_freed_memory
 from multihead.model.build import build_model
-from multihead.model.weights import load_weights, weights_of
-from multihead.storage.model_folder import Tensors
+from multihead.model.weights import Tensors, load_weights, weights_of
 from multihead.storage.shortlist import Shortlist
 from multihead.text.tokenizer import SubwordTokenizer
 from multihead.training.batch import Batch, read_batch, validation_batches
@@ -33,6 +32,7 @@ from multihead.training.objective import Objective
 from multihead.training.optimizers import make_optimizers
 from multihead.training.schedule import Metrics, learning_rate, training_seconds
 from multihead.translation.search.beam import search
+from multihead.translation.search.candidates import Candidates
 
 GREEDY = SearchConfig(beam=1)  # good enough to follow a run
 
@@ -198,9 +198,10 @@ class Trainer:
     ) -> list[tuple[str, str, str]]:
         """(source, translation, reference) of the first validation pairs."""
         self.full_model.eval()
+        candidates = Candidates(words, self.device) if words else None
         found: list[tuple[int, tuple[str, str, str]]] = []
         for pairs, batch in validation_batches(self.valid_shards, self.config.data.batch_tokens, most):
-            outputs = search([self.full_model], batch.source.to(self.device), config, shortlist=words)
+            outputs = search([self.full_model], batch.source.to(self.device), config, shortlist=candidates)
             for pair, output in zip(pairs.tolist(), outputs, strict=True):
                 source, reference = (self.tokenizer.decode(ids.tolist()) for ids in self.valid_shards[pair])
                 found.append((pair, (source, self.tokenizer.decode(output.best(1)[0].tokens), reference)))

@@ -7,6 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 from tokenizers import Tokenizer
@@ -24,8 +25,8 @@ from multihead.interop.export_cache import cached_export
 from multihead.model.build import build_model
 from multihead.model.transformer import Transformer
 from multihead.model.weights import load_model, weights_of
-from multihead.storage.shortlist import NEVER_GENERATED, Shortlist, load_shortlist
-from multihead.text.tokenizer import BOS_ID, EOS_ID, PAD_ID, SPECIAL_TOKENS, SubwordTokenizer
+from multihead.storage.shortlist import Shortlist, load_shortlist
+from multihead.text.tokenizer import BOS_ID, EOS_ID, NEVER_GENERATED, PAD_ID, SPECIAL_TOKENS, SubwordTokenizer
 from multihead.translation.engine import EMPTY_HYPOTHESIS, Hypothesis, SearchResult, length_penalty
 from multihead.translation.engines.ctranslate2_engine import CTranslate2Engine
 from multihead.translation.search.beam import search
@@ -181,8 +182,8 @@ def test_alone_no_neighbour_and_no_number_of_workers_changes_a_sentence(learned:
 def test_a_shortlist_bars_words(learned: Learned) -> None:
     """With nothing on it but the end symbol and a word, only that word is said, unless the list is left aside."""
     folder, word = learned.folder.with_name("short"), learned.segments[0][0]
-    nothing = torch.full((learned.model.config.vocab_size, 1), EOS_ID)
-    export_ctranslate2(learned.model, learned.tokenizer, folder, "float32", Shortlist(nothing, torch.tensor([word])))
+    nothing = np.full((learned.model.config.vocab_size, 1), EOS_ID)
+    export_ctranslate2(learned.model, learned.tokenizer, folder, "float32", Shortlist(nothing, np.array([word])))
     engine = CTranslate2Engine(folder, learned.model.config)
     for segment in learned.segments[:8]:
         said = best_tokens(engine.search([segment], SearchConfig(max_extra=2)))[0]

@@ -21,8 +21,8 @@ from multihead.interop.formats import export
 from multihead.interop.marian.exporter import export_marian, unsupported_by_marian
 from multihead.interop.marian.importer import import_marian
 from multihead.model.transformer import Transformer
-from multihead.model.weights import load_model, weights_of
-from multihead.storage.model_folder import save_model
+from multihead.model.weights import load_model, to_arrays, weights_of
+from multihead.storage.model_folder import Provenance, save_model
 from multihead.text.pieces import word_texts
 from multihead.text.tokenizer import BOS_ID, EOS_ID, PAD_ID, UNK_ID, SubwordTokenizer
 from multihead.translation.search.beam import search
@@ -229,7 +229,7 @@ def our_model(**shape: Any) -> Transformer:
 def saved(model: Transformer, folder: Path) -> None:
     data = DataConfig(max_length=100, source_lang="en", target_lang="de")
     config = RunConfig(model=model.config, data=data)
-    save_model(folder, weights_of(model), config, TOKENIZER.to_json(), {"steps": 7})
+    save_model(folder, to_arrays(weights_of(model)), config, TOKENIZER.to_json(), Provenance(steps=7))
 
 
 @torch.inference_mode()

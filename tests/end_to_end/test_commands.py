@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from multihead.model.weights import load_model, weights_of
+from multihead.model.weights import load_model, to_arrays, weights_of
 from multihead.storage.checkpoints import saved_steps
-from multihead.storage.model_folder import save_model
+from multihead.storage.model_folder import Provenance, save_model
 from multihead.training.checkpoint import average_checkpoints
 from tests.conftest import copy_or_reverse, write_pairs
 from tests.fault.test_bad_input import assert_refused
@@ -172,7 +172,7 @@ def test_two_models_are_compared(trained: Path, test_set: tuple[Path, Path], tmp
     model, tokenizer, config = load_model(trained)
     spoilt = weights_of(model)
     spoilt["source_embedding.weight"].mul_(0.5)
-    save_model(tmp_path / "spoilt", spoilt, config, tokenizer.to_json(), {})
+    save_model(tmp_path / "spoilt", to_arrays(spoilt), config, tokenizer.to_json(), Provenance())
     options = ("evaluate", trained, "--source", source, "--reference", reference, "--beam", "1", "--json")
     reports = [json.loads(multihead(*options, "--compare", other).stdout) for other in (trained, tmp_path / "spoilt")]
     itself, worse = (report["comparison"][0] for report in reports)

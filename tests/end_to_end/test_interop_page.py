@@ -10,8 +10,8 @@ import torch
 
 from multihead.config.schema import DataConfig, RunConfig
 from multihead.model.transformer import Transformer
-from multihead.model.weights import weights_of
-from multihead.storage.model_folder import save_model
+from multihead.model.weights import to_arrays, weights_of
+from multihead.storage.model_folder import Provenance, save_model
 from multihead.text.tokenizer import SubwordTokenizer
 from tests.conftest import tiny_shape
 from tests.marian import SENTENCES, opus_folder
@@ -32,7 +32,7 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
     torch.manual_seed(1)
     model = Transformer(tiny_shape(vocab_size=tokenizer.vocab_size, d_k=4, d_v=4, max_len=300))
     config = RunConfig(model=model.config, data=DataConfig(source_lang="en", target_lang="de"))
-    save_model(folder / "my-model", weights_of(model), config, tokenizer.to_json(), {"steps": 1})
+    save_model(folder / "my-model", to_arrays(weights_of(model)), config, tokenizer.to_json(), Provenance(steps=1))
     opus_folder(folder / "opus-mt-en-de")
     (folder / "examples").symlink_to(ROOT / "examples")
     return folder

@@ -26,9 +26,8 @@ from multihead.interop.marian.format import (
 )
 from multihead.interop.weight_layout import pad_heads, sines_before_cosines
 from multihead.model.transformer import Transformer
-from multihead.model.weights import weights_of
+from multihead.model.weights import Tensors, weights_of
 from multihead.storage.files import atomic_directory, can_overwrite
-from multihead.storage.model_folder import Tensors
 from multihead.text.tokenizer import BOS_ID, EOS_ID, PAD_ID, SPECIAL_TOKENS, UNK_ID, SubwordTokenizer
 
 GENERATION = "generation_config.json"

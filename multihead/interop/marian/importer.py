@@ -3,7 +3,6 @@
 import math
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 import torch
 
@@ -32,9 +31,9 @@ from multihead.interop.marian.format import (
 from multihead.interop.marian.vocabulary import read_vocabulary
 from multihead.interop.weight_layout import sines_before_cosines
 from multihead.model.positions import sinusoids
-from multihead.model.weights import load_model
+from multihead.model.weights import Tensors, load_model, to_arrays
 from multihead.storage.files import atomic_directory, can_overwrite
-from multihead.storage.model_folder import Tensors, read_provenance, save_model
+from multihead.storage.model_folder import Provenance, read_provenance, save_model
 from multihead.text.tokenizer import BOS_ID
 
 NEVER = -1e9  # bias of what cannot be said
@@ -53,15 +52,15 @@ def import_marian(folder: Path, output: Path, name: str = "") -> None:
     weights = _read_weights(files, theirs)
     tensors = _native_weights(theirs, weights, places)
     run_config = _native_config(theirs, tensors, places, files)
-    provenance = {
-        "imported_from": name or folder.resolve().name,
-        "architecture": "Hugging Face Marian",
-        "weights_sha256": files.sha256("model.safetensors"),
-        "parameters": sum(tensor.numel() for tensor in tensors.values()),
-    }
+    provenance = Provenance(
+        imported_from=name or folder.resolve().name,
+        architecture="Hugging Face Marian",
+        weights_sha256=files.sha256("model.safetensors"),
+        parameters=sum(tensor.numel() for tensor in tensors.values()),
+    )
     tokenizer = vocabulary.tokenizer(places.theirs)
     with atomic_directory(output) as aside:
-        save_model(aside, tensors, run_config, tokenizer.to_json(), provenance)
+        save_model(aside, to_arrays(tensors), run_config, tokenizer.to_json(), provenance)
         (aside / "README.md").write_text(_imported_card(output.name, run_config, provenance), encoding="utf-8")
         if not places.is_own:
             _keep_originals(files, aside / ORIGIN)
@@ -69,7 +68,7 @@ def import_marian(folder: Path, output: Path, name: str = "") -> None:
 
 
 def _was_imported(output: Path) -> bool:
-    return (output / "config.json").exists() and "imported_from" in read_provenance(output)
+    return (output / "config.json").exists() and read_provenance(output).imported_from is not None
 
 
 def _read_weights(files: MarianFolder, config: MarianConfig) -> Tensors:
@@ -186,13 +185,13 @@ def _keep_originals(files: MarianFolder, kept: Path) -> None:
             (kept / name).write_bytes(files.read(name))
 
 
-def _imported_card(name: str, config: RunConfig, provenance: Mapping[str, Any]) -> str:
+def _imported_card(name: str, config: RunConfig, provenance: Provenance) -> str:
     data = config.data
     return "\n".join(
         [
             f"# {name}: {data.source_lang or '?'} → {data.target_lang or '?'}\n",
             f'Imported by Multihead. Translate with `multihead translate {name} "..."`.\n',
-            *(f"- {field.replace('_', ' ')}: {value}" for field, value in provenance.items()),
+            *(f"- {field.replace('_', ' ')}: {value}" for field, value in provenance.to_json().items()),
             "- data, licence and scores: those of the model that it was imported from",
             "",
         ]

@@ -20,8 +20,7 @@ from multihead.config.schema import ModelConfig, SearchConfig
 from multihead.data.bucketing import length_buckets
 from multihead.errors import UserError
 from multihead.interop.ctranslate2_export import VOCABULARY_MAP, import_ctranslate2
-from multihead.storage.shortlist import NEVER_GENERATED
-from multihead.text.tokenizer import EOS_ID, SPECIAL_TOKENS
+from multihead.text.tokenizer import EOS_ID, NEVER_GENERATED, SPECIAL_TOKENS
 from multihead.translation.engine import Hypothesis, SearchResult, length_penalty
 
 BATCH_TOKENS = 1024  # source tokens that a worker searches at a time; larger is no faster, and slower with int8

@@ -16,6 +16,7 @@ from multihead.storage.shortlist import Shortlist
 from multihead.text.tokenizer import EOS_ID, PAD_ID
 from multihead.translation.engine import SearchResult, Segment
 from multihead.translation.search.beam import search
+from multihead.translation.search.candidates import Candidates
 
 BATCH_TOKENS = 2048  # source tokens searched at a time, padding counted
 WIDE = 512  # d_model from which several cores gain from working on one sentence together
@@ -29,7 +30,7 @@ class TorchEngine:
     def __init__(self, models: Sequence[Transformer], shortlist: Shortlist | None = None) -> None:
         self.models = list(models)
         self.device = next(self.models[0].parameters()).device
-        self.shortlist = shortlist and shortlist.to(self.device)
+        self.shortlist = Candidates(shortlist, self.device) if shortlist else None
         self._double_precision_models: list[Transformer] = []
         self._busy = threading.Lock()  # the number of threads is torch's, not ours alone
 

@@ -9,9 +9,9 @@ from torch import Tensor
 
 from multihead.config.schema import SearchConfig
 from multihead.model.transformer import Transformer
-from multihead.storage.shortlist import NEVER_GENERATED, CandidateTokens, Shortlist
-from multihead.text.tokenizer import BOS_ID, EOS_ID
+from multihead.text.tokenizer import BOS_ID, EOS_ID, NEVER_GENERATED
 from multihead.translation.engine import Hypothesis, SearchResult, length_penalty
+from multihead.translation.search.candidates import Candidates, CandidateTokens
 from multihead.translation.search.ensemble import Ensemble, length_limits
 from multihead.translation.search.sampling import sample
 
@@ -27,12 +27,12 @@ def search(
     source_ids: Tensor,
     config: SearchConfig,
     prefixes: Sequence[Sequence[int]] | None = None,
-    shortlist: Shortlist | None = None,
+    shortlist: Candidates | None = None,
 ) -> list[SearchResult]:
     """Translate each sentence of `source_ids` (B S); an output begins with its prefix, if there is one."""
     if config.sample:
         return sample(models, source_ids, config)
-    words = shortlist.words(source_ids) if shortlist and config.shortlist and prefixes is None else None
+    words = shortlist.for_batch(source_ids) if shortlist and config.shortlist and prefixes is None else None
     beams = BeamSearch(models, source_ids, config, prefixes, words)
     while len(beams.log_probs):
         beams.step()

@@ -8,7 +8,7 @@ from torch import Tensor
 
 from multihead.model.incremental import BeamRows, DecoderState
 from multihead.model.transformer import Transformer
-from multihead.storage.shortlist import CandidateTokens
+from multihead.translation.search.candidates import CandidateTokens
 
 
 class Ensemble:
@@ -32,7 +32,7 @@ class Ensemble:
     def _only_allowed(self, logits: Tensor) -> Tensor:
         if self._words is None:
             return logits
-        return logits.add_(self._words.barred[self.rows.sentence])  # each sentence has words of its own
+        return logits.add_(self._words.log_mask[self.rows.sentence])  # each sentence has words of its own
 
     def select(self, rows: Tensor, sentences: Tensor | None) -> None:
         """Go on with these rows, and if only some sentences have rows left, with those."""
@@ -41,7 +41,7 @@ class Ensemble:
             if sentences is not None:
                 state.keep_sentences(sentences)
         if sentences is not None and self._words is not None:
-            self._words = self._words.of(sentences)
+            self._words = self._words.select(sentences)
 
 
 def length_limits(models: Sequence[Transformer], source_ids: Tensor, max_extra: int) -> Tensor:

@@ -9,8 +9,7 @@ from torch import Tensor
 
 from multihead.config.schema import SearchConfig
 from multihead.model.transformer import Transformer
-from multihead.storage.shortlist import NEVER_GENERATED
-from multihead.text.tokenizer import BOS_ID, EOS_ID, PAD_ID
+from multihead.text.tokenizer import BOS_ID, EOS_ID, NEVER_GENERATED, PAD_ID
 from multihead.translation.engine import Hypothesis, SearchResult, length_penalty
 from multihead.translation.search.ensemble import Ensemble, length_limits
 

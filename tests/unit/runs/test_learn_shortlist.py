@@ -12,7 +12,14 @@ from multihead.runs.learn_shortlist import Size, Vary, _sample, learn_shortlists
 from multihead.storage.shortlist import Shortlist, load_shortlist
 from multihead.text.tokenizer import EOS_ID
 from multihead.translation.search.beam import search
+from multihead.translation.search.candidates import Candidates, CandidateTokens
 from tests.unit.translation.test_search import make, sources
+
+CPU = torch.device("cpu")
+
+
+def for_batch(shortlist: Shortlist, source_ids: torch.Tensor) -> CandidateTokens:
+    return Candidates(shortlist, CPU).for_batch(source_ids)
 
 
 class Pairs(Shards):
@@ -55,7 +62,7 @@ def test_a_larger_size_allows_more_words() -> None:
     few, many = (shortlist_of(lexicons, size) for size in (Size(1, 1), Size(4, 8)))
     assert (few.candidates.shape, len(few.frequent)) == ((60, 1), 1)
     assert (many.candidates.shape, len(many.frequent)) == ((60, 4), 8)
-    assert torch.equal(many.candidates[:, :1], few.candidates)
+    assert np.array_equal(many.candidates[:, :1], few.candidates)
 
 
 def test_words_of_another_form_have_candidates_too() -> None:
@@ -84,24 +91,27 @@ def test_of_a_large_corpus_a_part_is_enough_if_every_word_is_in_it(monkeypatch: 
 
 
 def a_shortlist() -> Shortlist:
-    candidates = torch.full((20, 2), EOS_ID)
+    candidates = np.full((20, 2), EOS_ID)
     for word, translations in {0: [18, 18], 5: [15, 16], 6: [16, 17]}.items():  # padding's are never asked for
-        candidates[word] = torch.tensor(translations)
-    return Shortlist(candidates, frequent=torch.tensor([12]))
+        candidates[word] = translations
+    return Shortlist(candidates, frequent=np.array([12]))
 
 
 def test_a_sentence_may_say_candidates_frequent_words_and_its_own() -> None:
-    words = a_shortlist().words(torch.tensor([[5, EOS_ID, 0], [6, 7, EOS_ID]]))
-    allowed = [words.ids[row == 0].tolist() for row in words.barred]
+    words = for_batch(a_shortlist(), torch.tensor([[5, EOS_ID, 0], [6, 7, EOS_ID]]))
+    allowed = [words.ids[row == 0].tolist() for row in words.log_mask]
     assert allowed == [[3, 5, 12, 15, 16], [3, 6, 7, 12, 16, 17]]
     assert words.ids[words.end] == EOS_ID
 
 
 def test_a_search_with_every_word_on_the_list_is_the_search_without_one() -> None:
     model, source = make(), sources(5, 7, 3, 6)
-    everything = Shortlist(candidates=torch.full((31, 1), EOS_ID), frequent=torch.arange(31))
+    everything = Shortlist(candidates=np.full((31, 1), EOS_ID), frequent=np.arange(31))
     config = SearchConfig(max_extra=8, n_best=4, no_repeat=2, min_length=3)
-    plain, listed = search([model], source, config), search([model], source, config, shortlist=everything)
+    plain, listed = (
+        search([model], source, config),
+        search([model], source, config, shortlist=Candidates(everything, CPU)),
+    )
     for one, other in zip(plain, listed, strict=True):
         assert [best.tokens for best in one.best(4)] == [best.tokens for best in other.best(4)]
         # A probability is now a share of what can be said; pad, unknown and start symbols cannot.
@@ -109,12 +119,11 @@ def test_a_search_with_every_word_on_the_list_is_the_search_without_one() -> Non
 
 
 def test_only_words_of_the_list_are_said() -> None:
-    torch.manual_seed(0)
-    few = Shortlist(candidates=torch.randint(4, 31, (31, 2)), frequent=torch.tensor([4]))
+    few = Shortlist(candidates=np.random.default_rng(0).integers(4, 31, (31, 2)), frequent=np.array([4]))
     source = sources(5, 7, 3, 6)
-    words = few.words(source)
-    for row, found in enumerate(search([make()], source, SearchConfig(max_extra=8), shortlist=few)):
-        assert set(found.best(1)[0].tokens) <= set(words.ids[words.barred[row] == 0].tolist())
+    words = for_batch(few, source)
+    for row, found in enumerate(search([make()], source, SearchConfig(max_extra=8), shortlist=Candidates(few, CPU))):
+        assert set(found.best(1)[0].tokens) <= set(words.ids[words.log_mask[row] == 0].tolist())
 
 
 def test_a_shortlist_is_saved_and_loaded(tmp_path: Path) -> None:
@@ -122,15 +131,15 @@ def test_a_shortlist_is_saved_and_loaded(tmp_path: Path) -> None:
     a_shortlist().save(tmp_path)
     loaded = load_shortlist(tmp_path)
     assert loaded is not None
-    assert torch.equal(loaded.candidates, a_shortlist().candidates)
-    assert torch.equal(loaded.frequent, a_shortlist().frequent)
+    assert np.array_equal(loaded.candidates, a_shortlist().candidates)
+    assert np.array_equal(loaded.frequent, a_shortlist().frequent)
 
 
-def test_of_two_joined_shortlists_a_source_may_say_what_either_lets_it_say() -> None:
-    one = Shortlist(torch.tensor([[7, 5, EOS_ID], [6, EOS_ID, EOS_ID]]), torch.tensor([9, 4]))
-    other = Shortlist(torch.tensor([[5, 8], [EOS_ID, EOS_ID]]), torch.tensor([4, 10]))
-    joined = one.joined(other)
+def test_of_two_shortlists_together_a_source_may_say_what_either_lets_it_say() -> None:
+    one = Shortlist(np.array([[7, 5, EOS_ID], [6, EOS_ID, EOS_ID]]), np.array([9, 4]))
+    other = Shortlist(np.array([[5, 8], [EOS_ID, EOS_ID]]), np.array([4, 10]))
+    joined = one.union(other)
     assert joined.candidates.tolist() == [[5, 7, 8], [6, EOS_ID, EOS_ID]]
     assert joined.frequent.tolist() == [4, 9, 10]
-    again = joined.joined(one)
+    again = joined.union(one)
     assert again.candidates.tolist() == joined.candidates.tolist()

@@ -2,8 +2,8 @@
 
 from pathlib import Path
 
+import numpy as np
 import pytest
-import torch
 
 from multihead.config.schema import BEAM, TrainConfig
 from multihead.model.transformer import Transformer
@@ -54,7 +54,7 @@ def test_a_penalty_that_changes_nothing_is_the_papers(loaded: Loaded) -> None:
 
 def test_the_smallest_shortlist_that_costs_little_is_taken(loaded: Loaded, monkeypatch: pytest.MonkeyPatch) -> None:
     def shortlist() -> Shortlist:
-        return Shortlist(torch.full((9, 1), EOS_ID), torch.arange(9))
+        return Shortlist(np.full((9, 1), EOS_ID), np.arange(9))
 
     costly, cheap, larger = shortlist(), shortlist(), shortlist()
     scores = [(None, 50.0), (costly, 49.7), (cheap, 49.9), (larger, 50.0)]

@@ -12,9 +12,9 @@ from multihead.config.schema import RunConfig
 from multihead.data.epochs import Cursor
 from multihead.errors import UserError
 from multihead.model.transformer import Transformer
-from multihead.model.weights import load_model, weights_of
+from multihead.model.weights import load_model, to_arrays, weights_of
 from multihead.storage.checkpoints import latest_valid, prune, remove_partial, saved_steps
-from multihead.storage.model_folder import published_step, read_provenance, save_model
+from multihead.storage.model_folder import Provenance, published_step, read_provenance, save_model
 from multihead.text.tokenizer import SubwordTokenizer
 from multihead.training.checkpoint import Checkpoint, TrainState, average_checkpoints, load_checkpoint, save_checkpoint
 
@@ -160,13 +160,13 @@ def test_averaging_is_the_mean_of_every_weight(tmp_path: Path) -> None:
 
 def test_a_published_model_loads_again(tmp_path: Path) -> None:
     written = sample()
-    save_model(tmp_path / "model", written.weights, CONFIG, TOKENIZER.to_json(), {"steps": 5})
+    save_model(tmp_path / "model", to_arrays(written.weights), CONFIG, TOKENIZER.to_json(), Provenance(steps=5))
     model, tokenizer, config = load_model(tmp_path / "model")
     assert same_tensors(weights_of(model), written.weights)
     assert (config, tokenizer.encode("a b")) == (CONFIG, TOKENIZER.encode("a b"))
     assert not model.training
     assert published_step(tmp_path / "model") == 5
-    assert read_provenance(tmp_path / "model") == {"steps": 5}
+    assert read_provenance(tmp_path / "model") == Provenance(steps=5)
 
 
 def test_a_run_that_was_cut_off_loads_from_its_newest_checkpoint(tmp_path: Path) -> None:
@@ -183,14 +183,14 @@ def test_weights_that_do_not_fit_the_configuration_are_refused_by_name(tmp_path:
     weights = sample().weights
     name = "encoder.0.feed_forward.w_1.weight"
     for wrong in ({**weights, name: torch.zeros(3, 3)}, {**weights, "extra": torch.zeros(1)}):
-        save_model(tmp_path, wrong, CONFIG, TOKENIZER.to_json(), {})
+        save_model(tmp_path, to_arrays(wrong), CONFIG, TOKENIZER.to_json(), Provenance())
         with pytest.raises(UserError, match="do not fit"):
             load_model(tmp_path)
 
 
 def test_a_vocabulary_that_does_not_fit_is_refused(tmp_path: Path) -> None:
     other = SubwordTokenizer.learn(["other words entirely " * 3] * 3, 270).to_json()
-    save_model(tmp_path, sample().weights, CONFIG, other, {})
+    save_model(tmp_path, to_arrays(sample().weights), CONFIG, other, Provenance())
     with pytest.raises(UserError, match="pieces"):
         load_model(tmp_path)
 
@@ -200,12 +200,12 @@ def test_a_folder_that_is_no_model_is_refused_in_words(tmp_path: Path) -> None:
         load_model(tmp_path / "nowhere")
     with pytest.raises(UserError, match=r"config\.json"):
         load_model(tmp_path)
-    save_model(tmp_path, sample().weights, CONFIG, TOKENIZER.to_json(), {})
+    save_model(tmp_path, to_arrays(sample().weights), CONFIG, TOKENIZER.to_json(), Provenance())
     (tmp_path / "model.safetensors").write_bytes(b"\x80\x04pickle")
     with pytest.raises(UserError, match=r"model\.safetensors"):
         load_model(tmp_path)
 
 
 def test_a_published_model_can_be_read_by_others(tmp_path: Path) -> None:
-    save_model(tmp_path, sample().weights, RunConfig(), TOKENIZER.to_json(), {})
+    save_model(tmp_path, to_arrays(sample().weights), RunConfig(), TOKENIZER.to_json(), Provenance())
     assert (tmp_path / "model.safetensors").stat().st_mode & 0o044

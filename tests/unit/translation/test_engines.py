@@ -3,6 +3,7 @@
 import random
 from collections.abc import Sequence
 
+import numpy as np
 import pytest
 import torch
 from torch import Tensor
@@ -26,10 +27,9 @@ def segments(n: int = 60) -> list[list[int]]:
 
 
 def a_shortlist() -> Shortlist:
-    torch.manual_seed(2)
-    candidates = torch.randint(4, 31, (31, 3))
+    candidates = np.random.default_rng(2).integers(4, 31, (31, 3))
     candidates[EOS_ID] = EOS_ID
-    return Shortlist(candidates, frequent=torch.tensor([5, 6]))
+    return Shortlist(candidates, frequent=np.array([5, 6]))
 
 
 def texts(found: list[SearchResult]) -> list[list[int]]:
