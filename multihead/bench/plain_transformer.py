@@ -32,7 +32,7 @@ class PlainTransformer(nn.Module):
                 batch_first=True,
                 norm_first=config.norm == "pre",
             )
-        self.positions = nn.Buffer(sinusoids(config.max_len, config.d_model), persistent=False)
+        self.positions = nn.Buffer(torch.from_numpy(sinusoids(config.max_len, config.d_model)), persistent=False)
         self.dropout = nn.Dropout(config.dropout)
         self.scale = math.sqrt(config.d_model)
 

@@ -1,13 +1,12 @@
-"""TODO."""
+"""§3.5: sinusoidal positions, in numpy because exporters need them without torch."""
 
-import torch
-from torch import Tensor
-
-# §3.5 Positional encoding
+import numpy as np
+from numpy.typing import NDArray
 
 
-def sinusoids(max_len: int, d_model: int) -> Tensor:
-    """§3.5: sin(pos / 10000^(2i/d_model)) in the even dimensions, the cosine of the same in the odd ones."""
-    position = torch.arange(max_len, dtype=torch.float64).unsqueeze(1)
-    angle = position * 10_000.0 ** (-torch.arange(0, d_model, 2, dtype=torch.float64) / d_model)
-    return torch.stack([angle.sin(), angle.cos()], dim=-1).flatten(1)[:, :d_model].float()  # max_len D
+def sinusoids(max_len: int, d_model: int) -> NDArray[np.float32]:
+    """Return sin(pos / 10000^(2i/d_model)) in the even dimensions and the cosine of the same angle in the odd ones."""
+    position = np.arange(max_len, dtype=np.float64)[:, None]
+    angle = position * 10_000.0 ** (-np.arange(0, d_model, 2, dtype=np.float64) / d_model)
+    table = np.stack([np.sin(angle), np.cos(angle)], axis=-1).reshape(max_len, -1)
+    return table[:, :d_model].astype(np.float32)  # max_len D

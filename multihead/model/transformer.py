@@ -261,7 +261,7 @@ class Transformer(nn.Module):
             self.positions = nn.Parameter(torch.empty(config.max_len, config.d_model))
             nn.init.normal_(self.positions, std=config.d_model**-0.5)
         else:
-            table = sinusoids(config.max_len, config.d_model)
+            table = torch.from_numpy(sinusoids(config.max_len, config.d_model))
             is_absolute = config.positions in ("sinusoidal", "tree")  # the others have none, or theirs in the attention
             self.register_buffer("positions", table if is_absolute else table.zero_(), persistent=False)
 

@@ -78,7 +78,7 @@ def fit_error(table: Tensor, distance: int) -> tuple[float, float]:
 def facts(length: int, d_model: int) -> list[dict[str, Any]]:
     """By distance: similarity, its spread over positions, and the errors of the fitted turns."""
     check_sizes(length, d_model)
-    table = sinusoids(length, d_model)
+    table = torch.from_numpy(sinusoids(length, d_model))
     records = []
     for distance in (distance for distance in DISTANCES if distance <= length // 4):
         mean, spread = by_distance(table, distance)
@@ -118,7 +118,7 @@ def to_table(records: Sequence[dict[str, Any]], length: int, d_model: int) -> Ta
 def write_picture(path: Path, length: int, d_model: int) -> None:
     """Write a PNG: the sinusoids as heat maps, the similarity of positions by their distance, and the turns."""
     check_sizes(length, d_model)
-    table = sinusoids(length, d_model)
+    table = torch.from_numpy(sinusoids(length, d_model))
     figure = new_figure(13, 6)
     left, right = figure.subfigures(1, 2, squeeze=False, width_ratios=[1.25, 1], wspace=0.03)[0]
     top, bottom = right.subfigures(2, 1, squeeze=False, height_ratios=[2, 1], hspace=0.03)[:, 0]

@@ -68,7 +68,7 @@ def _by_their_names(model: Transformer, pick: Pick) -> dict[str, Tensor]:
 def peer_logits(peer: nn.Transformer, model: Transformer, source: Tensor, target: Tensor) -> Tensor:
     def embed(ids: Tensor) -> Tensor:
         scaled: Tensor = model.source_embedding(ids) * math.sqrt(model.config.d_model)
-        return scaled + sinusoids(ids.size(1), model.config.d_model)
+        return scaled + torch.from_numpy(sinusoids(ids.size(1), model.config.d_model))
 
     padding, n_target = source == 0, target.size(1)
     hidden = peer(

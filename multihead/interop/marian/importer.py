@@ -117,7 +117,8 @@ def _check_positions(config: MarianConfig, tables: Tensors, folder: Path) -> Non
         shape = (config.max_position_embeddings, config.d_model)
         if (
             table.shape != shape
-            or (table - sinusoids(*shape)[:, sines_before_cosines(config.d_model)]).abs().max() > CLOSE
+            or (table - torch.from_numpy(sinusoids(*shape))[:, sines_before_cosines(config.d_model)]).abs().max()
+            > CLOSE
         ):
             raise UserError(f"{folder}/model.safetensors: '{name}' are not the sinusoids of Marian")
 

@@ -45,7 +45,9 @@ class Tree(nn.Module):
         super().__init__()
         self.w_depth = nn.Linear(config.d_model, config.d_model, bias=False)
         self.depths: Tensor
-        self.register_buffer("depths", sinusoids(config.max_len + 1, config.d_model), persistent=False)
+        self.register_buffer(
+            "depths", torch.from_numpy(sinusoids(config.max_len + 1, config.d_model)), persistent=False
+        )
 
     def forward(self, tokens: Tensor, mask: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """The ids, what is added to their embeddings (B S D), and distances to what may be seen (B 1 S S)."""

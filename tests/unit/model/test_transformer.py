@@ -236,7 +236,9 @@ def test_embeddings_can_be_untied() -> None:
 def test_embeddings_are_scaled_by_the_square_root_of_d_model() -> None:
     model = make()
     embedded = model.embed(model.source_embedding, torch.tensor([[7]]))
-    torch.testing.assert_close(embedded[0, 0], model.source_embedding.weight[7] * math.sqrt(12) + sinusoids(1, 12)[0])
+    torch.testing.assert_close(
+        embedded[0, 0], model.source_embedding.weight[7] * math.sqrt(12) + torch.from_numpy(sinusoids(1, 12))[0]
+    )
 
 
 def test_positions_are_the_sines_and_cosines_of_section_3_5() -> None:
@@ -249,7 +251,7 @@ def test_positions_are_the_sines_and_cosines_of_section_3_5() -> None:
 
 def test_a_shifted_position_is_a_linear_function_of_the_position() -> None:
     """§3.5: for a fixed offset k, PE(pos + k) is a linear function of PE(pos)."""
-    table, offset = sinusoids(100, 16), 7
+    table, offset = torch.from_numpy(sinusoids(100, 16)), 7
     turn = torch.zeros(16, 16)
     for i in range(8):
         angle = offset / 10_000 ** (2 * i / 16)

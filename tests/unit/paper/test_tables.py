@@ -382,7 +382,7 @@ def test_positions_at_random_have_neither_property() -> None:
 
 
 def test_a_position_is_most_like_itself() -> None:
-    assert int(positions.similarity(sinusoids(100, 64), 30).argmax()) == 30
+    assert int(positions.similarity(torch.from_numpy(sinusoids(100, 64)), 30).argmax()) == 30
 
 
 @pytest.mark.parametrize(("length", "d_model", "words"), [(100, 15, "must be even"), (4, 16, "at least 8 positions")])
