@@ -20,7 +20,7 @@ from multihead.config.presets import preset
 from multihead.config.resolve import configure
 from multihead.config.schema import ModelConfig, RunConfig
 from multihead.data.epochs import Cursor
-from multihead.data.shards import Shards, ShardWriter, read_summary
+from multihead.data.shards import ShardWriter, open_training_shards, read_summary
 from multihead.hardware.device import matmul_flops, pick_device, precision_name
 from multihead.hardware.flops import training_flops
 from multihead.hardware.memory import keep_freed_memory, peak_memory_mb
@@ -62,7 +62,7 @@ class Work:
     def batches(self, most: int, first: Cursor) -> list[Batch]:
         """Some batches from a place on, the same for all; read before the clock runs."""
         config = self.config
-        coming = stream_batches(Shards(self.data, "train"), config.data.batch_tokens, config.train.seed, first)
+        coming = stream_batches(open_training_shards(self.data), config.data.batch_tokens, config.train.seed, first)
         return [batch for batch, _ in islice(coming, most)]
 
 
@@ -226,12 +226,12 @@ def synthetic(folder: Path, vocab_size: int, length: int = TYPICAL) -> Path:
     """Random sentences, of both sides about as long; frequent words are frequent, as in text."""
     rng = np.random.default_rng(1)
     for split, n_tokens in (("train", max(N_SYNTHETIC, 2000 * length)), ("valid", 10 * length)):
-        writer = ShardWriter(folder, split, vocab_size)
-        for n_source in np.clip(rng.normal(length, length / 3, n_tokens // length), 2, 250).astype(int):
-            n_target = int(np.clip(rng.normal(n_source, 2), 1, 250))
-            words = [np.minimum(rng.zipf(1.3, n) + 3, vocab_size - 1).tolist() for n in (n_source, n_target)]
-            writer.add(*words)
-        writer.flush()
+        n_sources = np.clip(rng.normal(length, length / 3, n_tokens // length), 2, 250).astype(int)
+        with ShardWriter(folder, split, vocab_size) as writer:
+            for n_source in n_sources:
+                n_target = int(np.clip(rng.normal(n_source, 2), 1, 250))
+                words = [np.minimum(rng.zipf(1.3, n) + 3, vocab_size - 1).tolist() for n in (n_source, n_target)]
+                writer.add(*words)
     return folder
 
 

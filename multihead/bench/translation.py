@@ -63,8 +63,8 @@ def read_text(source: Path | None, reference: Path | None, most: int) -> Text:
     if source is None:
         pairs = list(islice(embedded_text().valid or [], most))
         return Text(lines=[source.decode() for source, _ in pairs], references=[target.decode() for _, target in pairs])
-    references = list(islice(TextInput(reference), most)) if reference else None
-    return Text(lines=list(islice(TextInput(source), most)), references=references)
+    references = list(islice(TextInput.open(reference), most)) if reference else None
+    return Text(lines=list(islice(TextInput.open(source), most)), references=references)
 
 
 def measure_ours(model: str, text: Text, engine: str, search: SearchConfig) -> Speed:

@@ -90,7 +90,7 @@ def prepare_command(
 
     from multihead.config.resolve import configure
     from multihead.console import log_to
-    from multihead.data.parallel_text import from_files, languages_of
+    from multihead.data.parallel_text import from_files, guess_languages
     from multihead.data.prepare import prepare
     from multihead.runs.base_model import open_base_model
 
@@ -98,7 +98,7 @@ def prepare_command(
     given = user_settings(config, settings, {"model.vocab_size": vocab_size, "train.base_model": start, **languages})
     if not source or not target:
         raise UsageError("--source and --target are needed: the text to prepare, and its translation")
-    run_config = configure(languages_of(source, target), given)
+    run_config = configure(guess_languages(source, target), given)
     model = open_base_model(run_config.train.base_model) if run_config.train.base_model else None
     if model:
         run_config = model.kept_in(run_config, given)

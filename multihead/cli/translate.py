@@ -52,7 +52,7 @@ def translate_command(
     from multihead.translation.translator import as_line, load
 
     translator = load(model, *(ensemble or []), engine=engine)
-    lines = TextInput(input_file) if text is None or text == [] else text
+    lines = TextInput.open(input_file) if text is None or text == [] else text
     chunk_size = 1 if isinstance(lines, TextInput) and lines.is_interactive() else None
     with open_output(output_file) as out:
         for number, translation in enumerate(translator.stream(lines, search, chunk_size, align=as_json), start=1):

@@ -63,14 +63,14 @@ class ParallelText:
 
     train: Iterable[RawPair]
     weight: float = 1.0  # how often its pairs come in an epoch
-    more: Sequence[tuple[Iterable[RawPair], float]] = ()  # further corpora, each with its weight
+    extra_corpora: Sequence[tuple[Iterable[RawPair], float]] = ()  # further corpora, each with its weight
     valid: Iterable[RawPair] | None = None
     sizes: list[int] = field(default_factory=list)  # of the files
     sums: list[str] = field(default_factory=list)  # of the files, so that a run cannot resume with other text
     description: str = ""
 
     def corpora(self) -> list[tuple[Iterable[RawPair], float]]:
-        return [(self.train, self.weight), *self.more]
+        return [(self.train, self.weight), *self.extra_corpora]
 
 
 def from_files(
@@ -90,7 +90,7 @@ def from_files(
     return ParallelText(
         train=train,
         weight=weight,
-        more=more,
+        extra_corpora=more,
         valid=read_pairs(*valid) if valid else None,
         sizes=[file_size(file) for file in files],
         sums=[_sum(file) for file in files],
@@ -122,7 +122,7 @@ def embedded_text() -> ParallelText:
     )
 
 
-def languages_of(source: Files, target: Files) -> Settings:
+def guess_languages(source: Files, target: Files) -> Settings:
     """What the names of the (first) files say of their languages: a.en.gz is English."""
     found = [re.search(r"\.([a-z]{2,3})(?:\.gz)?$", as_list(files)[0].name) for files in (source, target)]
     codes = [match[1] if match and match[1] not in NON_LANGUAGE_SUFFIXES else "" for match in found]

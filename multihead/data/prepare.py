@@ -38,12 +38,8 @@ from multihead.text.tokenizer import PLACE, SubwordTokenizer, check_trainable
 LEARNING_SAMPLE = 1_000_000  # pairs that the tokenizer is learned from, spread evenly over the corpus
 MAX_HELD_OUT_PAIRS = 1000  # most pairs taken for validation when the user gives none
 HELD_OUT_FRACTION = 20  # and at most one pair in so many
-TRAINING_ONLY = {
-    "licence",
-    "bpe_dropout",
-    "haste",
-    "batch_tokens",
-}  # fields of DataConfig that leave no trace in a corpus
+# Fields of DataConfig that leave no trace in a corpus.
+TRAINING_ONLY_FIELDS = {"license", "bpe_dropout", "casing_noise", "batch_tokens"}
 
 
 def prepare(
@@ -96,7 +92,7 @@ def prepare(
 
 def preparation_settings(config: DataConfig) -> dict[str, object]:
     """Return the fields that decide what is in a prepared corpus."""
-    return {name: value for name, value in asdict(config).items() if name not in TRAINING_ONLY}
+    return {name: value for name, value in asdict(config).items() if name not in TRAINING_ONLY_FIELDS}
 
 
 def requested_vocabulary(vocabulary: int | SubwordTokenizer | None) -> str:
@@ -208,26 +204,26 @@ class _Encoder:
         if multiprocessing.parent_process():
             os.environ["TOKENIZERS_PARALLELISM"] = "false"  # every core has a process of its own
         tokenizer = SubwordTokenizer.load(self.folder / "tokenizer.json")
-        train, valid = (self._writer(split, tokenizer, segment.number) for split in ("train", "valid"))
         too_long = 0
-        for source, ids in _ids(spool.read(segment), tokenizer, self.config.tree):
-            if max(map(len, ids)) > self.config.max_length:
-                too_long += 1
-            else:
-                (valid if fingerprint(source) in self.held_out else train).add(*ids)
-        for writer in (train, valid):
-            writer.flush()
+        with (
+            self._writer("train", tokenizer, segment.number) as train,
+            self._writer("valid", tokenizer, segment.number) as valid,
+        ):
+            for source, ids in _ids(spool.read(segment), tokenizer, self.config.tree):
+                if max(map(len, ids)) > self.config.max_length:
+                    too_long += 1
+                else:
+                    (valid if fingerprint(source) in self.held_out else train).add(*ids)
         return _Encoded(n_pairs=train.n_pairs, target_tokens=train.target_tokens, too_long=too_long)
 
     def add_valid(self, pairs: Iterable[RawPair], tokenizer: SubwordTokenizer, number: int) -> int:
         """Write validation pairs, normalized but not cleaned, and return how many there are."""
-        valid = self._writer("valid", tokenizer, number)
         decoded = (decode_pair(*raw, self.config.unicode) for raw in pairs)
         readable = (pair for pair, broken in decoded if not broken)
-        for _, ids in _ids(readable, tokenizer, self.config.tree):
-            if max(map(len, ids)) <= self.config.max_length:
-                valid.add(*ids)
-        valid.flush()
+        with self._writer("valid", tokenizer, number) as valid:
+            for _, ids in _ids(readable, tokenizer, self.config.tree):
+                if max(map(len, ids)) <= self.config.max_length:
+                    valid.add(*ids)
         return valid.n_pairs
 
     def _writer(self, split: str, tokenizer: SubwordTokenizer, number: int) -> "ShardWriter":

@@ -1,12 +1,14 @@
-"""TODO."""
+"""A prepared corpus on disk: `corpus.json`, the tokenizer, and memory-mapped shards of token ids."""
 
 import hashlib
 import json
 from array import array
 from bisect import bisect_right
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from itertools import accumulate
 from pathlib import Path
+from typing import Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,24 +20,24 @@ from multihead.storage.files import sha256
 
 Ids = NDArray[np.unsignedinteger]
 
-SHARD_PAIRS = MAX_SEGMENT_PAIRS  # pairs in one file
+SHARD_PAIRS = MAX_SEGMENT_PAIRS  # pairs in a file
 
 
-# Preparing
+# corpus.json
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CorpusPart:
-    """One of the corpora that a prepared folder holds, one after the other."""
+    """One of the corpora in a prepared folder, which follow each other."""
 
     pairs: int
-    target_tokens: int  # with the end symbols
+    target_tokens: int  # including end symbols
     weight: float  # how often its pairs come in an epoch
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CorpusSummary:
-    """`corpus.json`: what a prepared folder holds, and how it came about."""
+    """`corpus.json`: the content of a prepared folder, and what it was made from."""
 
     source_lang: str
     target_lang: str
@@ -50,19 +52,19 @@ class CorpusSummary:
     parts: list[CorpusPart] = field(default_factory=list)
     # Folders made by older versions have none of these.
     file_sums: list[str] = field(default_factory=list)
-    settings: dict[str, object] = field(default_factory=dict)  # fields of DataConfig that it was made with
-    asked_vocabulary: str = ""  # how the vocabulary was asked for, see `asked_vocabulary`
+    settings: dict[str, object] = field(default_factory=dict)  # see `prepare.preparation_settings`
+    asked_vocabulary: str = ""  # see `prepare.requested_vocabulary`
 
-    def is_of(self, text: ParallelText) -> bool:
+    def matches(self, text: ParallelText) -> bool:
         """Return whether it was made from this text with these weights; older folders know only the files' sizes."""
         weights = [part.weight for part in self.parts]
         same_files = self.file_sums == text.sums if self.file_sums else self.file_sizes == text.sizes
         return same_files and weights in ([], [weight for _, weight in text.corpora()])
 
-    def prepared_with(self) -> dict[str, object]:
-        """Return the settings that the corpus was made with, by dotted name, as far as they are known."""
+    def known_settings(self) -> dict[str, object]:
+        """Return the settings that the corpus was made with, by dotted name, as far as they were recorded."""
         names = ("source_lang", "target_lang", "tokenizer", "max_length")
-        # Older versions did not normalize text, and recorded nothing of it.
+        # Older versions neither normalized text nor recorded that they did not.
         known = {"unicode": "none", **{name: getattr(self, name) for name in names}, **self.settings}
         return {
             "model.vocab_size": self.vocab_size,
@@ -70,29 +72,62 @@ class CorpusSummary:
         }
 
     def lines(self) -> list[str]:
+        """Return the sizes as lines for the user."""
         weighted = [f"{part.pairs:,} pairs with weight {part.weight:g}" for part in self.parts if len(self.parts) > 1]
         return [
-            f"{self.train_pairs:,} pairs to train on, {self.valid_pairs:,} to validate with, "
+            f"{self.train_pairs:,} training pairs, {self.valid_pairs:,} validation pairs, "
             f"{self.vocab_size:,} pieces in the vocabulary",
-            *([f"of {len(weighted)} corpora: {', '.join(weighted)}"] if weighted else []),
+            *([f"{len(weighted)} corpora: {', '.join(weighted)}"] if weighted else []),
         ]
+
+
+def read_summary(folder: Path) -> CorpusSummary:
+    """Return what is in a prepared folder; any other folder is refused."""
+    path = folder / "corpus.json"
+    try:
+        document = json.loads(path.read_text(encoding="utf-8"))
+        parts = [CorpusPart(**part) for part in document.pop("parts", [])]
+        return CorpusSummary(**document, parts=parts)
+    except FileNotFoundError:
+        raise UserError(f"{folder} is not a prepared corpus; make one with `multihead prepare`") from None
+    except (OSError, ValueError, TypeError, AttributeError) as error:
+        raise UserError(f"cannot read {path}: {error}") from None
+
+
+def corpus_identity(folder: Path) -> str:
+    """Return a checksum that changes with the text, the settings or the vocabulary, but not when a folder is moved."""
+    read_summary(folder)  # explains what is wrong with a folder that is not a corpus
+    document = json.loads((folder / "corpus.json").read_text(encoding="utf-8"))
+    document.pop("asked_vocabulary", None)  # 8,000 pieces are the same whether requested or chosen
+    try:
+        document["tokenizer.json"] = sha256(folder / "tokenizer.json")
+    except OSError as error:
+        raise UserError(f"cannot read the corpus in {folder}: {error}") from None
+    return hashlib.sha256(json.dumps(document, sort_keys=True).encode()).hexdigest()
 
 
 # Shards
 
 
 class ShardWriter:
-    """Writes pairs of ids, SHARD of them to a file, the first of which has this number."""
+    """Writes pairs of ids into files of `SHARD_PAIRS` pairs, numbered from `number`; a context that writes the rest."""
 
-    def __init__(self, folder: Path, split: str, largest: int, number: int = 0) -> None:
+    def __init__(self, folder: Path, split: str, max_id: int, number: int = 0) -> None:
         self._prefix = f"{folder / split}-"
-        self._typecode = "H" if largest <= 1 << 16 else "I"  # 2 or 4 bytes a token
+        self._typecode = "H" if max_id <= 1 << 16 else "I"  # 2 or 4 bytes a token
         self._number = number
         self.n_pairs = self.target_tokens = 0
         self._clear()
 
     def _clear(self) -> None:
         self._tokens, self._ends = array(self._typecode), array("q")
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, error: type[BaseException] | None, *_: object) -> None:
+        if error is None:
+            self._flush()
 
     def add(self, source: list[int], target: list[int]) -> None:
         for side in (source, target):
@@ -101,10 +136,9 @@ class ShardWriter:
         self.n_pairs += 1
         self.target_tokens += len(target) + 1
         if self.n_pairs % SHARD_PAIRS == 0:
-            self.flush()
+            self._flush()
 
-    def flush(self) -> None:
-        """Write what is left; the last call of all."""
+    def _flush(self) -> None:
         if not self._ends:
             return
         name = f"{self._prefix}{self._number:05}"
@@ -115,15 +149,17 @@ class ShardWriter:
 
 
 class Shards:
-    """The pairs of one split, memory-mapped: `shards[i]` is pair i as (source ids, target ids)."""
+    """The pairs of a split, memory-mapped: `shards[i]` is pair i as (source ids, target ids).
 
-    def __init__(self, folder: Path, split: str) -> None:
+    `parts` are the weighted corpora that the pairs belong to; without any, each pair counts once.
+    """
+
+    def __init__(self, folder: Path, split: str, parts: Sequence[CorpusPart] = ()) -> None:
         names = sorted(folder.glob(f"{split}-*.ends.npy"))
         self._ends = [np.load(name, mmap_mode="r") for name in names]
         self._tokens = [np.load(str(name).replace(".ends.", ".tokens."), mmap_mode="r") for name in names]
         self._starts = list(accumulate((len(ends) for ends in self._ends), initial=0))
-        is_described = split == "train" and (folder / "corpus.json").exists()
-        self.parts = read_summary(folder).parts if is_described else []
+        self.parts = parts
 
     def __len__(self) -> int:
         return self._starts[-1]
@@ -136,43 +172,24 @@ class Shards:
         return tokens[start : ends[row, 0]], tokens[ends[row, 0] : ends[row, 1]]
 
     def target_tokens(self) -> int:
-        """Of an epoch, with the end symbols."""
+        """Return the target tokens of an epoch, including end symbols."""
         if self.parts:
             return round(sum(part.weight * part.target_tokens for part in self.parts))
         return int(self.lengths()[:, 1].sum()) + len(self)
 
     def lengths(self, first: int = 0, end: int | None = None) -> NDArray[np.int32]:
-        """Tokens of source and of target for every pair of a range, without control symbols: N 2."""
+        """Return the source and target tokens of each pair of a range, without control symbols, shape (N, 2)."""
         end = len(self) if end is None else end
-        found = [np.zeros((0, 2), dtype=np.int32)]
+        lengths = [np.zeros((0, 2), dtype=np.int32)]
         for start, ends in zip(self._starts, self._ends, strict=False):
             low, high = max(0, first - start), min(len(ends), end - start)
             if low < high:
                 before = ends[low - 1, 1] if low else 0
-                found.append(np.diff(ends[low:high].ravel(), prepend=before).reshape(-1, 2).astype(np.int32))
-        return np.concatenate(found)
+                lengths.append(np.diff(ends[low:high].ravel(), prepend=before).reshape(-1, 2).astype(np.int32))
+        return np.concatenate(lengths)
 
 
-def read_summary(folder: Path) -> CorpusSummary:
-    """What is in a prepared folder, or in words why it is none."""
-    path = folder / "corpus.json"
-    try:
-        document = json.loads(path.read_text(encoding="utf-8"))
-        parts = [CorpusPart(**part) for part in document.pop("parts", [])]
-        return CorpusSummary(**document, parts=parts)
-    except FileNotFoundError:
-        raise UserError(f"{folder} is not a prepared corpus: make one with `multihead prepare`") from None
-    except (OSError, ValueError, TypeError, AttributeError) as error:
-        raise UserError(f"cannot read {path}: {error}") from None
-
-
-def corpus_identity(folder: Path) -> str:
-    """Return a sum that differs for corpora of different text, settings or vocabulary, and stays when one is moved."""
-    read_summary(folder)  # explains what is wrong with a folder that is no corpus
-    document = json.loads((folder / "corpus.json").read_text(encoding="utf-8"))
-    document.pop("asked_vocabulary", None)  # 8,000 pieces are the same whether asked for or chosen
-    try:
-        document["tokenizer.json"] = sha256(folder / "tokenizer.json")
-    except OSError as error:
-        raise UserError(f"cannot read the corpus in {folder}: {error}") from None
-    return hashlib.sha256(json.dumps(document, sort_keys=True).encode()).hexdigest()
+def open_training_shards(folder: Path) -> Shards:
+    """Return the training pairs of a folder, weighted as its `corpus.json` says if it has one."""
+    parts = read_summary(folder).parts if (folder / "corpus.json").exists() else []
+    return Shards(folder, "train", parts)

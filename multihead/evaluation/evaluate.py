@@ -52,7 +52,7 @@ def evaluate(
 ) -> EvaluationReport:
     """Translate a test set with a model, and maybe with another one, and score what they say."""
     source, reference = test.source, test.reference
-    sources, references = list(TextInput(source)), list(TextInput(reference))
+    sources, references = list(TextInput.open(source)), list(TextInput.open(reference))
     if len(sources) != len(references):
         raise UserError(f"{source} has {len(sources):,} lines and {reference} has {len(references):,}")
     hypotheses, seconds, target_lang = _translate(model, sources, search, engine)

@@ -108,7 +108,7 @@ def export_onnx(model: Transformer, tokenizer: SubwordTokenizer, output: Path) -
     }
     with atomic_directory(output) as aside:
         _write_graphs(model.cpu().eval(), aside)
-        (aside / "tokenizer.json").write_text(tokenizer.with_end_symbol(), encoding="utf-8")
+        (aside / "tokenizer.json").write_text(tokenizer.json_with_eos(), encoding="utf-8")
         (aside / SETTINGS).write_text(json.dumps(settings, indent=2) + "\n", encoding="utf-8")
 
 

@@ -19,7 +19,7 @@ from multihead.config.schema import RunConfig, Settings
 from multihead.console import duration
 from multihead.data.parallel_text import Files, ParallelText, as_list, read_pairs
 from multihead.data.prepare import prepare
-from multihead.data.shards import Shards
+from multihead.data.shards import open_training_shards
 from multihead.errors import UserError
 from multihead.hardware.flops import GPUS, counted_flops
 from multihead.hardware.memory import peak_memory_mb
@@ -94,9 +94,9 @@ def estimate_run(
         data = Path(temporary) / "data"
         sample = read_pairs(as_list(source)[0], as_list(target)[0])
         summary = prepare(ParallelText(train=islice(sample, SAMPLE)), data, configure(settings).data)
-        tokens = int(Shards(data, "train").lengths().sum())
+        tokens = int(open_training_shards(data).lengths().sum())
         tokens_a_pair = tokens / summary.train_pairs
-        target_tokens = Shards(data, "train").target_tokens() / summary.train_pairs * n_pairs
+        target_tokens = open_training_shards(data).target_tokens() / summary.train_pairs * n_pairs
         fixed = {"model.vocab_size": vocab_size_for(n_pairs)}
         preset = preset or run_in_subprocess(_preset_for, round(target_tokens), {**fixed, **settings}, data)
         asked = configure(presets.preset(preset), fixed, settings)

@@ -11,7 +11,7 @@ from multihead.data.parallel_text import (
     ParallelText,
     embedded_text,
     from_files,
-    languages_of,
+    guess_languages,
 )
 from multihead.errors import UsageError
 
@@ -53,4 +53,4 @@ class TrainingRequest:
             return {}
         if not self.source or not self.target:
             return EMBEDDED_LANGUAGES
-        return languages_of(self.source, self.target)
+        return guess_languages(self.source, self.target)

@@ -81,7 +81,7 @@ def _check_text(request: TrainingRequest, stored: RunConfig) -> None:
     if not known and (data / "corpus.json").exists():  # a run of an older version
         known = corpus_identity(data)
     same = corpus_identity(folder) == known if known else _has_vocabulary(request.output, stored, folder)
-    if not same or (request.source and not summary.is_of(request.text())):
+    if not same or (request.source and not summary.matches(request.text())):
         raise UserError(f"the run in {request.output} was begun with other text: choose another --output")
     if request.data and (data.is_symlink() or not data.exists()):
         _link(data, request.data)
@@ -109,7 +109,7 @@ def _link(data: Path, folder: Path) -> None:
 def _start_new(request: TrainingRequest, log: Log, n_processes: int) -> tuple[RunConfig, Path]:
     """Prepare the text, and choose what the user left open: the preset and the size of the vocabulary."""
     data = request.output / "data"
-    prepared = read_summary(request.data).prepared_with() if request.data else {}
+    prepared = read_summary(request.data).known_settings() if request.data else {}
     # A wrong setting is refused before an hour is spent on the text.
     preset = presets.preset(request.preset) if request.preset else {}
     asked = configure(preset, prepared, request.languages(), request.settings)
@@ -125,7 +125,7 @@ def _start_new(request: TrainingRequest, log: Log, n_processes: int) -> tuple[Ru
     sizer = Sizer(request, summary, folder, n_processes)
     fitting = _training_of(request, start, summary, log) if request.preset or start else sizer.choose(log)
     # What config.json says of the text is what the corpus was made with.
-    final = configure(fitting, languages, request.settings, summary.prepared_with())
+    final = configure(fitting, languages, request.settings, summary.known_settings())
     _write_run(request.output, final, start, folder)
     log(_summarize(final))
     if final.train.steps > SHORT_RUN:
@@ -208,7 +208,7 @@ def _is_prepared(
     found: CorpusSummary, text: ParallelText, asked: RunConfig, vocabulary: int | SubwordTokenizer | None
 ) -> bool:
     """Return whether preparing the text would make the corpus that was found."""
-    if not found.is_of(text) or STANDARD_INPUT in text.sums:
+    if not found.matches(text) or STANDARD_INPUT in text.sums:
         return False
     if found.settings != preparation_settings(asked.data):
         return False

@@ -17,7 +17,7 @@ from multihead.config.fit import dropout_for
 from multihead.config.resolve import configure
 from multihead.config.schema import RunConfig, Settings
 from multihead.console import Log
-from multihead.data.shards import CorpusSummary, Shards
+from multihead.data.shards import CorpusSummary, open_training_shards
 from multihead.hardware.flops import counted_flops
 from multihead.model.build import build_model
 from multihead.model.weights import count_parameters
@@ -151,7 +151,7 @@ class Sizer:
 
     def __init__(self, request: TrainingRequest, summary: CorpusSummary, data: Path, n_processes: int) -> None:
         self._request, self._summary, self._data, self._n_processes = request, summary, data, n_processes
-        self._target_tokens = Shards(data, "train").target_tokens()
+        self._target_tokens = open_training_shards(data).target_tokens()
         self._speeds: dict[RunConfig, Speed] = {}
 
     def choose(self, log: Log) -> Settings:
@@ -190,7 +190,7 @@ class Sizer:
         )
 
     def _shape(self, name: str) -> RunConfig:
-        return configure(presets.preset(name), self._request.settings, self._summary.prepared_with())
+        return configure(presets.preset(name), self._request.settings, self._summary.known_settings())
 
     def _speed(self, shape: RunConfig) -> Speed:
         if shape not in self._speeds:

@@ -11,7 +11,7 @@ from multihead.evaluation.metrics import bleu
 from multihead.model.transformer import Transformer
 from multihead.runs.learn_shortlist import SIZES, Lexicon, shortlist_of
 from multihead.storage.shortlist import Shortlist
-from multihead.text.sentences import cut
+from multihead.text.sentences import split_sentences
 from multihead.text.tokenizer import SubwordTokenizer
 from multihead.translation.engine import SearchResult, length_penalty
 from multihead.translation.engines.torch_engine import TorchEngine
@@ -80,7 +80,7 @@ class Tuner:
 
     def _has_documents(self) -> bool:
         """Whether most lines hold several sentences: then the model has learned to read them together."""
-        several = [len(cut(source, self._text.source_lang)[0]) > 1 for source in self._text.sources]
+        several = [len(split_sentences(source, self._text.source_lang)[0]) > 1 for source in self._text.sources]
         return sum(several) > len(several) / 2
 
     def _score(self, config: SearchConfig, words: Shortlist | None) -> float:

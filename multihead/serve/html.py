@@ -75,7 +75,7 @@ class Fragment:
         return join_translations(translated, self.between)
 
 
-def parse(markup: str, cut: Cut = sentences.cut) -> Fragment:
+def parse(markup: str, cut: Cut = sentences.split_sentences) -> Fragment:
     """Split a fragment, its text by `cut`; plain text is a fragment too."""
     reader = _Reader(cut)
     reader.read(markup)

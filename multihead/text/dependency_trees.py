@@ -49,15 +49,15 @@ def encode_tree(tokenizer: SubwordTokenizer, lines: Sequence[str]) -> list[list[
     """The tokens of source lines, with their trees."""
     batch = tokenizer.encode_batch([" ".join(strip_tree(line).split()) for line in lines])
     trees = [parse_heads(line) for line in lines]
-    return [_with_tree(ids, tokenizer.begin_words(ids), heads) for ids, heads in zip(batch, trees, strict=True)]
+    return [_with_tree(ids, tokenizer.word_starts(ids), heads) for ids, heads in zip(batch, trees, strict=True)]
 
 
-def _with_tree(ids: list[int], begin_words: list[bool], heads: list[int]) -> list[int]:
+def _with_tree(ids: list[int], word_starts: list[bool], heads: list[int]) -> list[int]:
     if not heads:
         return ids
-    first = [place for place, begins in enumerate(begin_words) if begins]  # of each word
+    first = [place for place, begins in enumerate(word_starts) if begins]  # of each word
     tokens, word = [], -1
-    for id, begins in zip(ids, begin_words, strict=True):
+    for id, begins in zip(ids, word_starts, strict=True):
         word += begins
         above = heads[word] if begins else word + 1  # the word that it hangs from, counted from 1
         tokens.append(id + PLACE * (first[above - 1] + 1 if above else 0))

@@ -6,13 +6,15 @@ import io
 import sys
 import zlib
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
-from typing import BinaryIO, TextIO, cast
+from typing import BinaryIO, Self, TextIO, cast
 
 from multihead.errors import UserError
 from multihead.text.encoding import Utf16Reader, as_utf8
 
-MAX_LINE_BYTES = 16_384  # of one line; what is longer is no sentence, and is dropped before it costs anything
+MAX_LINE_BYTES = 16_384  # a longer line of a corpus is not a sentence
+MAX_CHARACTERS = 1_000_000  # of a line to translate, about a book; the rest is cut off before it costs memory
 
 
 # Reading
@@ -95,21 +97,23 @@ def open_output(path: Path) -> Iterator[TextIO]:
             yield file
 
 
-MAX_CHARACTERS = 1_000_000  # of a text, about a book; the rest is cut off before it costs anything
+# Text files
 
 
-# Files
-
-
+@dataclass(frozen=True, slots=True)
 class TextInput:
-    """The lines of a file or of standard input, as text; what is not UTF-8 is replaced, so that no line is lost."""
+    """The lines of a file or of standard input as text. Invalid UTF-8 is replaced, so that no line is lost."""
 
-    def __init__(self, path: Path) -> None:
-        self._path = path
-        file_size(path)  # refuse a missing file now, not after the model is loaded
+    path: Path
+
+    @classmethod
+    def open(cls, path: Path) -> Self:
+        """Refuse a missing file now, and not after a model was loaded; the lines are read later."""
+        file_size(path)
+        return cls(path)
 
     def is_interactive(self) -> bool:
-        return str(self._path) == "-" and sys.stdin.isatty()
+        return str(self.path) == "-" and sys.stdin.isatty()
 
     def __iter__(self) -> Iterator[str]:
-        return (line.decode(errors="replace") for line in read_lines(self._path, max_bytes=4 * MAX_CHARACTERS))
+        return (line.decode(errors="replace") for line in read_lines(self.path, max_bytes=4 * MAX_CHARACTERS))

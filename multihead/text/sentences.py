@@ -41,7 +41,7 @@ _ABBREVIATIONS = frozenset("mr mrs ms mx dr vol approx est mme mlle frl hrn bspw
 _ORDINALS = frozenset("bs cs da de et fi fo hr hu is lb lv nb nn no pl sk sl sr tr".split())
 
 
-def cut(text: str, language: str = "") -> tuple[list[str], list[str]]:
+def split_sentences(text: str, language: str = "") -> tuple[list[str], list[str]]:
     """Return the sentences of a text, and the white space before, between and after them: one gap more than sentences.
 
     A line break always ends a sentence. `language` is a code such as "de", or "" if it is not known.
@@ -58,7 +58,7 @@ def cut(text: str, language: str = "") -> tuple[list[str], list[str]]:
     return sentences, gaps
 
 
-def uncut(text: str) -> tuple[list[str], list[str]]:
+def as_one_sentence(text: str) -> tuple[list[str], list[str]]:
     """Return the whole text as one sentence, with the white space before and after it; nothing for white space."""
     body = text.strip()
     if not body:
@@ -67,7 +67,7 @@ def uncut(text: str) -> tuple[list[str], list[str]]:
     return [body], [before, after]
 
 
-def join(sentences: Iterable[str], gaps: Iterable[str]) -> str:
+def join_sentences(sentences: Iterable[str], gaps: Iterable[str]) -> str:
     """Return the sentences with their gaps around them: `cut` undone."""
     return "".join(gap + sentence for gap, sentence in zip_longest(gaps, sentences, fillvalue=""))
 
@@ -79,7 +79,7 @@ def join_translations(translations: list[str], gaps: list[str]) -> str:
     does a gap with markup in it.
     """
     inner = [_fitting_gap(before, gap) for before, gap in zip(translations[:-1], gaps[1:-1], strict=True)]
-    return join(translations, [*gaps[:1], *inner, *gaps[1:][-1:]])
+    return join_sentences(translations, [*gaps[:1], *inner, *gaps[1:][-1:]])
 
 
 def _fitting_gap(before: str, gap: str) -> str:
@@ -157,7 +157,7 @@ _CLAUSE_END = re.compile("[,;:，、；：،؛၊།—–](?!\\d)[\"'»”’)\
 _SPACE = re.compile(r"\s+")
 
 
-def pieces_of(text: str, size_of: Callable[[str], int], most: int, language: str = "") -> Iterator[str]:
+def split_to_fit(text: str, size_of: Callable[[str], int], most: int, language: str = "") -> Iterator[str]:
     """Cut a long text into consecutive pieces of at most `most` in size; nothing is left out.
 
     Cuts at sentence ends if possible, else after clauses, else at spaces, and in the last resort anywhere.

@@ -88,7 +88,7 @@ class SubwordTokenizer:
             return [show_bytes(bytes(_BYTE_OF[character] for character in piece)) for piece in pieces]
         return [piece.replace(SENTENCEPIECE_SPACE, " ") for piece in pieces]
 
-    def begin_words(self, ids: Sequence[int]) -> list[bool]:
+    def word_starts(self, ids: Sequence[int]) -> list[bool]:
         """Return for each id whether a space precedes it."""
         return [piece.startswith(" ") for piece in self.readable(ids)]
 
@@ -104,7 +104,7 @@ class SubwordTokenizer:
         """The content of tokenizer.json."""
         return self._backend.to_str(pretty=True)
 
-    def with_end_symbol(self) -> str:
+    def json_with_eos(self) -> str:
         """tokenizer.json for programs that do not add the end symbol to a source themselves."""
         copy = Tokenizer.from_str(self.to_json())
         end = SPECIAL_TOKENS[EOS_ID]

@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from multihead.config.schema import RunConfig, SearchConfig
 from multihead.data.augment import augmentation
 from multihead.data.epochs import BatchPlan, Cursor, StepPosition, batch_plans, split_step
-from multihead.data.shards import Shards
+from multihead.data.shards import Shards, open_training_shards
 from multihead.distributed.data_parallel import no_gradient_sync, replicate, shard
 from multihead.distributed.process_group import SINGLE_PROCESS, ProcessGroup
 from multihead.distributed.sharding import full_tensor, shard_like
@@ -67,7 +67,7 @@ class Trainer:
         self, config: RunConfig, data: Path, tokenizer: SubwordTokenizer, group: ProcessGroup = SINGLE_PROCESS
     ) -> None:
         self.config, self.tokenizer, self.group = config, tokenizer, group
-        self.train_shards, self.valid_shards = Shards(data, "train"), Shards(data, "valid")
+        self.train_shards, self.valid_shards = open_training_shards(data), Shards(data, "valid")
         self.device = pick_device()
         keep_freed_memory()
         self.precision = pick_precision(config.train.precision, self.device)

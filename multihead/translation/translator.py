@@ -23,7 +23,7 @@ from multihead.text.dependency_trees import encode_tree
 from multihead.text.encoding import normalize
 from multihead.text.lines import MAX_CHARACTERS
 from multihead.text.pieces import group_words
-from multihead.text.sentences import LINE_BREAKS, cut, join_translations, pieces_of, uncut
+from multihead.text.sentences import LINE_BREAKS, as_one_sentence, join_translations, split_sentences, split_to_fit
 from multihead.text.tokenizer import SubwordTokenizer
 from multihead.translation.engine import Engine, Hypothesis, length_penalty
 from multihead.translation.engines.choose import choose_engine
@@ -107,8 +107,8 @@ class Translator:
     def split_sentences(self, text: str) -> tuple[list[str], list[str]]:
         """Return the sentences of a text and the gaps around them, as `stream` cuts it by default."""
         if not self.search.split or self.config.data.tree:
-            return uncut(text)
-        return cut(text, self.config.data.source_lang)
+            return as_one_sentence(text)
+        return split_sentences(text, self.config.data.source_lang)
 
     def attention(self, text: str, translation: str | None = None, **search: object) -> AttentionMaps:
         """What every head of every layer looks at while it reads `text` and writes its translation."""
@@ -133,7 +133,7 @@ class Translator:
         prefix = code[0] if code else ""
         is_split = config.split and not self.config.data.tree
         body = text[len(prefix) :]
-        sentences, gaps = cut(body, self.config.data.source_lang) if is_split else uncut(body)
+        sentences, gaps = split_sentences(body, self.config.data.source_lang) if is_split else as_one_sentence(body)
         for sentence, gap in zip(sentences, gaps, strict=False):
             self._add(job, prefix + sentence, gap)
         return job
@@ -152,7 +152,7 @@ class Translator:
             job.warnings.append(f"cut: a sentence of {len(ids)} tokens was cut to {self.max_tokens}")
             job.add(ids[: self.max_tokens], gap)
         else:
-            pieces = list(pieces_of(sentence, self._size, self.max_tokens, self.config.data.source_lang))
+            pieces = list(split_to_fit(sentence, self._size, self.max_tokens, self.config.data.source_lang))
             job.warnings.append(
                 f"split: a sentence longer than {self.max_tokens} tokens was translated in {len(pieces)} parts"
             )
@@ -230,8 +230,8 @@ class Translator:
         if len(segment) < SHORT_TEXT or not hypothesis.tokens:
             return False
         data = self.config.data
-        n_sentences = len(cut(self.tokenizer.decode(segment), data.source_lang)[0])
-        n_said = len(cut(self._text(hypothesis), data.target_lang)[0])
+        n_sentences = len(split_sentences(self.tokenizer.decode(segment), data.source_lang)[0])
+        n_said = len(split_sentences(self._text(hypothesis), data.target_lang)[0])
         return len(hypothesis.tokens) < SHORT * len(segment) or (n_sentences > 2 and n_said <= n_sentences / 2)
 
     def _guard(self, segments: list[list[int]], checked: list["GuardedResult"], config: SearchConfig) -> None:

@@ -135,7 +135,7 @@ def test_pieces_of_an_imported_model_read_as_its_text(tmp_path: Path) -> None:
         ids = tokenizer.encode(text)
         assert "".join(tokenizer.readable(ids)) == f" {text}"
         assert word_texts(tokenizer.readable(ids)) == text.split(" ")
-        assert sum(tokenizer.begin_words(ids)) == len(text.split(" "))
+        assert sum(tokenizer.word_starts(ids)) == len(text.split(" "))
 
 
 def test_a_target_is_cut_into_the_pieces_of_target_spm(tmp_path: Path) -> None:

@@ -52,7 +52,7 @@ def test_the_default_search_scores_like_the_exact_one() -> None:
     folder = Path(__file__).parents[3] / "shared" / "data" / "tatoeba" / "en-de"
     if not folder.is_dir():
         pytest.skip("Tatoeba is not on this machine")
-    sources, references = (list(islice(TextInput(folder / f"valid.{lang}.gz"), 1000)) for lang in ("en", "de"))
+    sources, references = (list(islice(TextInput.open(folder / f"valid.{lang}.gz"), 1000)) for lang in ("en", "de"))
     default = multihead.load("en-de").translate(sources)
     exact = multihead.load("en-de", engine="torch").translate(sources, shortlist=False, guard=False)
     scores = [bleu([one.text for one in found], references, "de") for found in (default, exact)]

@@ -12,7 +12,7 @@ import pytest
 from multihead.config.resolve import configure
 from multihead.config.schema import DataConfig, Settings
 from multihead.data.parallel_text import from_files
-from multihead.data.prepare import TRAINING_ONLY, preparation_settings, prepare
+from multihead.data.prepare import TRAINING_ONLY_FIELDS, preparation_settings, prepare
 from multihead.data.shards import CorpusSummary, read_summary
 from multihead.errors import UsageError, UserError
 from multihead.model.weights import load_model
@@ -115,8 +115,8 @@ def test_the_configuration_of_a_run_says_how_its_prepared_corpus_was_made(tmp_pa
 def test_every_setting_that_matters_to_a_corpus_is_recorded(p1: Path) -> None:
     """A field that is added to DataConfig belongs to the corpus unless corpus.py says that it does not."""
     fields = {field.name for field in dataclasses.fields(DataConfig)}
-    assert read_summary(p1).settings.keys() == fields - TRAINING_ONLY
-    assert fields > TRAINING_ONLY
+    assert read_summary(p1).settings.keys() == fields - TRAINING_ONLY_FIELDS
+    assert fields > TRAINING_ONLY_FIELDS
 
 
 def test_a_language_that_the_corpus_does_not_know_can_be_given(tmp_path: Path) -> None:
@@ -177,7 +177,7 @@ def test_after_an_interrupted_start_with_other_text_of_the_same_size_that_text_i
     assert isinstance(source, Path)
     source.write_text(source.read_text(encoding="utf-8").replace("copy", "move"), encoding="utf-8")
     train(interrupted)
-    assert read_summary(interrupted.output / "data").is_of(interrupted.text())
+    assert read_summary(interrupted.output / "data").matches(interrupted.text())
 
 
 def test_after_an_interrupted_start_standard_input_is_read_again(
@@ -329,7 +329,7 @@ def test_a_summary_of_an_older_version_is_read(p1: Path) -> None:
     after = read_summary(p1)
     assert after == replace(before, file_sums=[], settings={}, asked_vocabulary="")
     assert isinstance(after, CorpusSummary)
-    assert after.prepared_with() == {
+    assert after.known_settings() == {
         "model.vocab_size": 270,
         "data.source_lang": "en",
         "data.target_lang": "de",

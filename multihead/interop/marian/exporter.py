@@ -65,7 +65,7 @@ def export_marian(
         _write_json(aside / "config.json", _marian_config(model.config, places))
         _write_json(aside / GENERATION, _generation(model.config, places))
         if places.is_own:
-            (aside / "tokenizer.json").write_text(tokenizer.with_end_symbol(), encoding="utf-8")
+            (aside / "tokenizer.json").write_text(tokenizer.json_with_eos(), encoding="utf-8")
             _write_json(aside / "tokenizer_config.json", _tokenizer_config(config))
         else:
             for name in ORIGINALS[1:]:

@@ -87,11 +87,10 @@ def test_padding_is_under_3_percent_on_multi30k(multi30k: Path, tmp_path: Path) 
 @pytest.fixture
 def shards(tmp_path: Path) -> Shards:
     rng = np.random.default_rng(0)
-    writer = ShardWriter(tmp_path, "train", 100)
-    for _ in range(60):
-        source, target = (rng.integers(4, 100, rng.integers(1, 12)).tolist() for _ in range(2))
-        writer.add(source, target)
-    writer.flush()
+    with ShardWriter(tmp_path, "train", 100) as writer:
+        for _ in range(60):
+            source, target = (rng.integers(4, 100, rng.integers(1, 12)).tolist() for _ in range(2))
+            writer.add(source, target)
     return Shards(tmp_path, "train")
 
 
@@ -177,13 +176,11 @@ def test_one_process_does_every_batch_whole() -> None:
 
 def many_shards(folder: Path, n_pairs: int, parts: list[tuple[int, float]] | None = None) -> Shards:
     rng = np.random.default_rng(0)
-    writer = ShardWriter(folder, "train", 2000)
-    for at in range(n_pairs):
-        writer.add([at % 1900] * int(rng.integers(1, 12)), [at % 1900] * int(rng.integers(1, 12)))
-    writer.flush()
-    shards = Shards(folder, "train")
-    shards.parts = [CorpusPart(pairs=pairs, target_tokens=0, weight=weight) for pairs, weight in parts or []]
-    return shards
+    with ShardWriter(folder, "train", 2000) as writer:
+        for at in range(n_pairs):
+            writer.add([at % 1900] * int(rng.integers(1, 12)), [at % 1900] * int(rng.integers(1, 12)))
+    weighted = [CorpusPart(pairs=pairs, target_tokens=0, weight=weight) for pairs, weight in parts or []]
+    return Shards(folder, "train", weighted)
 
 
 @pytest.fixture

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from multihead import concurrency
 from multihead.config.schema import DataConfig
 from multihead.data import cleaning, spool
-from multihead.data.parallel_text import ParallelText, RawPair, embedded_text, from_files, languages_of
+from multihead.data.parallel_text import ParallelText, RawPair, embedded_text, from_files, guess_languages
 from multihead.data.prepare import prepare
 from multihead.data.shards import CorpusSummary, Shards, ShardWriter, read_summary
 from multihead.errors import UsageError, UserError
@@ -113,7 +113,7 @@ def test_what_goes_wrong_on_the_way_leaves_nothing_behind(tmp_path: Path) -> Non
 def test_a_corpus_in_tamil_keeps_its_pairs_beside_one_in_chinese(tmp_path: Path) -> None:
     """Every corpus has its own typical ratio, and may come from a pipe."""
     tamil, chinese = scripts.pairs_with("Tamil"), scripts.pairs_with("Chinese")
-    both = ParallelText(train=iter(raw(tamil)), more=[(iter(raw(chinese)), 1.0)])
+    both = ParallelText(train=iter(raw(tamil)), extra_corpora=[(iter(raw(chinese)), 1.0)])
     cleaning = prepare(both, tmp_path / "data", DataConfig()).cleaning
     assert cleaning["kept"] == cleaning["read"] == 38
 
@@ -176,7 +176,7 @@ def test_standard_input_can_be_one_file_only() -> None:
     ],
 )
 def test_the_language_is_guessed_from_the_name(source: str, target: str, expected: tuple[str, str]) -> None:
-    found = languages_of(Path(source), Path(target))
+    found = guess_languages(Path(source), Path(target))
     assert (found["data.source_lang"], found["data.target_lang"]) == expected
 
 
@@ -202,10 +202,9 @@ def test_shards_read_back_what_was_written(
     tmp_path_factory: pytest.TempPathFactory, pairs: list[tuple[list[int], list[int]]], vocab_size: int
 ) -> None:
     folder = tmp_path_factory.mktemp("shards")
-    writer = ShardWriter(folder, "train", vocab_size)
-    for pair in pairs:
-        writer.add(*pair)
-    writer.flush()
+    with ShardWriter(folder, "train", vocab_size) as writer:
+        for pair in pairs:
+            writer.add(*pair)
     shards = Shards(folder, "train")
     assert [tuple(side.tolist() for side in shards[at]) for at in range(len(shards))] == pairs
     assert shards.lengths().tolist() == [[len(source), len(target)] for source, target in pairs]
@@ -213,19 +212,17 @@ def test_shards_read_back_what_was_written(
 
 def test_pairs_are_spread_over_shards(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("multihead.data.shards.SHARD_PAIRS", 7)
-    writer = ShardWriter(tmp_path, "train", 100)
-    for n in range(20):
-        writer.add([n], [n, n])
-    writer.flush()
+    with ShardWriter(tmp_path, "train", 100) as writer:
+        for n in range(20):
+            writer.add([n], [n, n])
     shards = Shards(tmp_path, "train")
     assert len(list(tmp_path.glob("*.tokens.npy"))) == 3
     assert [shards[n][1].tolist() for n in range(20)] == [[n, n] for n in range(20)]
 
 
 def test_shards_are_memory_mapped(tmp_path: Path) -> None:
-    writer = ShardWriter(tmp_path, "train", 100)
-    writer.add([1], [2])
-    writer.flush()
+    with ShardWriter(tmp_path, "train", 100) as writer:
+        writer.add([1], [2])
     assert isinstance(Shards(tmp_path, "train")[0][0].base, np.memmap)
 
 
@@ -259,12 +256,12 @@ def test_processes_side_by_side_write_what_one_writes(tmp_path: Path, monkeypatc
 
 def test_a_pair_that_came_before_is_dropped_whichever_corpus_it_came_in(tmp_path: Path) -> None:
     first, second = numbered(60), numbered(20) + numbered(40, "the")
-    both = ParallelText(train=raw(first), more=[(raw(second), 3.0)], valid=raw([("one more", "noch einer")]))
+    both = ParallelText(train=raw(first), extra_corpora=[(raw(second), 3.0)], valid=raw([("one more", "noch einer")]))
     summary = prepare(both, tmp_path / "data", DataConfig())
     assert summary.cleaning["duplicate"] == 20
     assert [(part.pairs, part.weight) for part in summary.parts] == [(60, 1.0), (40, 3.0)]
     assert decoded(tmp_path / "data", "train") == first + second[20:]
-    assert "of 2 corpora: 60 pairs with weight 1, 40 pairs with weight 3" in summary.lines()
+    assert "2 corpora: 60 pairs with weight 1, 40 pairs with weight 3" in summary.lines()
     assert sum(part.target_tokens for part in summary.parts) == int(
         (Shards(tmp_path / "data", "train").lengths()[:, 1] + 1).sum()
     )
@@ -283,10 +280,9 @@ def test_several_corpora_need_as_many_targets_and_weights(
 
 def test_lengths_of_a_range_are_those_of_its_pairs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("multihead.data.shards.SHARD_PAIRS", 7)
-    writer = ShardWriter(tmp_path, "train", 100)
-    for n in range(20):
-        writer.add([1] * (n % 5), [2] * (n % 3))
-    writer.flush()
+    with ShardWriter(tmp_path, "train", 100) as writer:
+        for n in range(20):
+            writer.add([1] * (n % 5), [2] * (n % 3))
     shards = Shards(tmp_path, "train")
     for first, end in ((0, 20), (3, 5), (5, 16), (7, 14), (13, 20), (9, 9)):
         assert shards.lengths(first, end).tolist() == [[n % 5, n % 3] for n in range(first, end)]

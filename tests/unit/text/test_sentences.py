@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from multihead.text.sentences import cut, join, join_translations, pieces_of, uncut
+from multihead.text.sentences import as_one_sentence, join_sentences, join_translations, split_sentences, split_to_fit
 
 
 @pytest.mark.parametrize(
@@ -45,7 +45,7 @@ from multihead.text.sentences import cut, join, join_translations, pieces_of, un
     ],
 )
 def test_sentences_end_where_people_end_them(text: str, sentences: list[str]) -> None:
-    assert cut(text, "en")[0] == sentences
+    assert split_sentences(text, "en")[0] == sentences
 
 
 @pytest.mark.parametrize(
@@ -77,7 +77,7 @@ def test_sentences_end_where_people_end_them(text: str, sentences: list[str]) ->
     ],
 )
 def test_sentences_are_told_apart_in_every_script(language: str, text: str, sentences: list[str]) -> None:
-    assert cut(text, language)[0] == sentences
+    assert split_sentences(text, language)[0] == sentences
 
 
 MARKS = st.text(alphabet=st.sampled_from("aB1 .!?…。।\n\t\"'«(“)"), max_size=60)
@@ -85,15 +85,15 @@ MARKS = st.text(alphabet=st.sampled_from("aB1 .!?…。।\n\t\"'«(“)"), max_
 
 @given(MARKS | st.text(max_size=60))
 def test_a_cut_text_can_be_joined_to_the_letter(text: str) -> None:
-    for sentences, gaps in (cut(text, "en"), uncut(text)):
-        assert join(sentences, gaps) == text
+    for sentences, gaps in (split_sentences(text, "en"), as_one_sentence(text)):
+        assert join_sentences(sentences, gaps) == text
         assert len(gaps) == len(sentences) + 1
         assert all(sentence == sentence.strip() and sentence for sentence in sentences)
         assert not any(gap.strip() for gap in gaps)
 
 
 def test_lines_are_never_joined() -> None:
-    assert not any("\n" in sentence for sentence in cut("a b\nc.\n\nd e.\nf")[0])
+    assert not any("\n" in sentence for sentence in split_sentences("a b\nc.\n\nd e.\nf")[0])
 
 
 @pytest.mark.parametrize("unit", [".", "!?", "a. ", "A.) ", '. "', ". -", "。", " ", '?"', "a.b", "Mr. ", "\n", "x, "])
@@ -101,8 +101,8 @@ def test_time_grows_with_the_length_of_a_text_and_no_faster(unit: str) -> None:
     """A quadratic rule took 10 seconds for 20,000 full stops; now 200,000 take a fraction of one."""
     text = unit * (200_000 // len(unit)) + "x"
     began = time.process_time()
-    cut(text, "en")
-    list(pieces_of(text, len, 256, "en"))
+    split_sentences(text, "en")
+    list(split_to_fit(text, len, 256, "en"))
     assert time.process_time() - began < 10
 
 
@@ -122,7 +122,7 @@ def test_time_grows_with_the_length_of_a_text_and_no_faster(unit: str) -> None:
     ],
 )
 def test_translations_are_joined_as_their_language_does(text: str, translations: list[str], expected: str) -> None:
-    assert join_translations(translations, cut(text)[1]) == expected
+    assert join_translations(translations, split_sentences(text)[1]) == expected
 
 
 # Sentences that are too long
@@ -140,11 +140,11 @@ def test_translations_are_joined_as_their_language_does(text: str, translations:
     ],
 )
 def test_a_long_text_is_cut_where_it_hurts_least(text: str, pieces: list[str]) -> None:
-    assert list(pieces_of(text, len, 12, "en")) == pieces
+    assert list(split_to_fit(text, len, 12, "en")) == pieces
 
 
 @given(MARKS | st.text(max_size=60))
 def test_nothing_of_a_long_text_is_left_out(text: str) -> None:
-    pieces = list(pieces_of(text, len, 7, "en"))
+    pieces = list(split_to_fit(text, len, 7, "en"))
     assert "".join(pieces) == text
     assert all(len(piece) <= 7 for piece in pieces)

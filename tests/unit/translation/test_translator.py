@@ -82,7 +82,7 @@ HOSTILE = [
 def test_hostile_files_keep_their_line_count(tmp_path: Path) -> None:
     content = "\n".join(HOSTILE).encode() + b"\nbroken \xff\xfe utf-8\nlast line without an end"
     (tmp_path / "hostile").write_bytes(content)
-    lines = list(TextInput(tmp_path / "hostile"))
+    lines = list(TextInput.open(tmp_path / "hostile"))
     assert len(lines) == len(HOSTILE) + 2
     results = list(RANDOM.stream(lines, SearchConfig(beam=1, max_extra=2)))
     assert len("".join(as_line(one, False) + "\n" for one in results).split("\n")) - 1 == len(lines)
@@ -94,7 +94,7 @@ def test_half_a_surrogate_pair_is_no_reason_to_fail() -> None:
 
 def test_a_missing_file_is_refused_before_anything_is_read(tmp_path: Path) -> None:
     with pytest.raises(UserError, match="there is no file"):
-        TextInput(tmp_path / "nowhere")
+        TextInput.open(tmp_path / "nowhere")
 
 
 # The same whatever its neighbours
