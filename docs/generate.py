@@ -1,4 +1,4 @@
-"""Writes the pages of docs/ that repeat what the code says: `make docs`. A test compares them."""
+"""Generate the pages of docs/ that repeat what the code says (`make docs`). A test checks that they are current."""
 
 import os
 import subprocess
@@ -46,7 +46,7 @@ def _descriptions() -> dict[str, str]:
 
 
 def cli_page() -> str:
-    """The help of every command."""
+    """Return the page with the help of every command."""
     lines = ["# Commands\n", NOTE]
     for name in sorted(_command_names()):
         lines += [f"## multihead {name}\n", "```", _help(name), "```\n"]
@@ -54,7 +54,7 @@ def cli_page() -> str:
 
 
 def _command_names() -> list[str]:
-    """Commands as they are typed, those of a group with its name before them."""
+    """Return the commands as they are typed, such as `paper table1`."""
     names = [str(command.name) for command in app.registered_commands]
     for group in app.registered_groups:
         commands = group.typer_instance.registered_commands if group.typer_instance else []

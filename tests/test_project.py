@@ -4,6 +4,8 @@ import ast
 import re
 import subprocess
 import sys
+from collections.abc import Iterable, Iterator
+from graphlib import TopologicalSorter
 from pathlib import Path
 
 import pytest
@@ -23,25 +25,77 @@ ORDER = (
     *("bulk", "serve", "bench", "paper", "__init__", "cli", "__main__"),
 )
 
+# The modules and packages that need torch as soon as they are imported. All others are imported without it.
+NEED_TORCH = {
+    *("bench.plain_transformer", "bench.training", "bench.translation", "bulk.run", "bulk.worker", "cli.models"),
+    *("distributed",),
+    *("evaluation.evaluate", "hardware.device", "inspection", "interop", "model", "paper.positions", "paper.table1"),
+    *("paper.table2", "paper.table3", "runs", "serve", "storage.model_folder", "storage.shortlist", "training"),
+    *("translation.engine", "translation.engines", "translation.guard", "translation.search"),
+    "translation.translator",
+}
+
+# `model` and `config` offer their public names under a short path.
+WITH_CODE = {"", "config", "model"}
+
 MODULES = {
     ".".join(path.relative_to(PACKAGE).with_suffix("").parts): path
     for path in PACKAGE.rglob("*.py")
     if path.name != "__init__.py" or path.parent == PACKAGE
 }
+PACKAGES = {
+    ".".join(path.parent.relative_to(PACKAGE).parts): path
+    for path in PACKAGE.rglob("__init__.py")
+    if path.parent != PACKAGE
+}
+
+
+def parse(path: Path) -> ast.Module:
+    return ast.parse(path.read_text(encoding="utf-8"))
+
+
+def executed(node: ast.AST, inside_functions: bool) -> Iterator[ast.AST]:
+    """All nodes below `node` but for type-checking blocks and, unless asked for, the bodies of functions."""
+    for child in ast.iter_child_nodes(node):
+        if isinstance(child, ast.If) and "TYPE_CHECKING" in ast.unparse(child.test):
+            continue
+        if isinstance(child, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda) and not inside_functions:
+            continue
+        yield child
+        yield from executed(child, inside_functions)
+
+
+def imported_names(nodes: Iterable[ast.AST]) -> set[str]:
+    """`import a.b` gives a.b, and `from a import b` gives a and a.b."""
+    names: set[str] = set()
+    for node in nodes:
+        if isinstance(node, ast.ImportFrom) and node.module:
+            names |= {node.module, *(f"{node.module}.{alias.name}" for alias in node.names)}
+        elif isinstance(node, ast.Import):
+            names |= {alias.name for alias in node.names}
+    return names
+
+
+def imported_modules(names: set[str]) -> set[str]:
+    """The modules and packages of ours among some imported names, without the leading `multihead`."""
+    ours = {name.removeprefix("multihead.") for name in names if name.startswith("multihead.")}
+    return ours & (MODULES.keys() | PACKAGES.keys())
 
 
 def imported_packages(path: Path) -> set[str]:
-    """Every package or top-level module of ours that a file imports, wherever in the file."""
-    names: set[str] = set()
-    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
-        if isinstance(node, ast.ImportFrom) and node.module == "multihead":
-            names |= {f"multihead.{alias.name}" for alias in node.names}
-        elif isinstance(node, ast.ImportFrom) and node.module:
-            names.add(node.module)
-        elif isinstance(node, ast.Import):
-            names |= {alias.name for alias in node.names}
-    ours = {name for name in names if name.split(".")[0] == "multihead"}
-    return {name.split(".")[1] if "." in name and name.split(".")[1] in ORDER else "__init__" for name in ours}
+    """The top-level packages of ours that a file imports, anywhere in the file."""
+    names = imported_names(ast.walk(parse(path)))
+    public = {"__init__"} & {"__init__" for name in names if name == "multihead"}
+    ours = {module.split(".")[0] for module in imported_modules(names)}
+    return ours or public
+
+
+def covered(module: str, listed: set[str]) -> bool:
+    """Whether a module, or a package that it is in, is in the list."""
+    return any(module == name or module.startswith(f"{name}.") for name in listed)
+
+
+# The packages
 
 
 def test_every_package_has_its_place_in_the_order() -> None:
@@ -52,6 +106,63 @@ def test_every_package_has_its_place_in_the_order() -> None:
 def test_a_module_imports_only_from_packages_before_its_own(module: str) -> None:
     package = module.split(".")[0]
     assert imported_packages(MODULES[module]) <= {*ORDER[: ORDER.index(package)], package}
+
+
+def test_no_import_is_part_of_a_cycle() -> None:
+    """Imports inside functions count as well."""
+    files = {**MODULES, **PACKAGES}
+    graph = {
+        name: imported_modules(imported_names(executed(parse(path), True))) - {name} for name, path in files.items()
+    }
+    list(TopologicalSorter(graph).static_order())
+
+
+@pytest.mark.parametrize("package", sorted(PACKAGES))
+def test_the_docstring_of_a_package_names_its_files(package: str) -> None:
+    docstring = ast.get_docstring(parse(PACKAGES[package])) or ""
+    if not docstring or "TODO" in docstring:
+        pytest.skip("not written yet")
+    folder = PACKAGES[package].parent
+    files = [path.stem for path in folder.glob("*.py")] + [path.parent.name for path in folder.glob("*/__init__.py")]
+    missing = [name for name in files if name != "__init__" and not re.search(rf"\b{name}\b", docstring)]
+    assert not missing, f"multihead/{package.replace('.', '/')}/__init__.py does not name {', '.join(missing)}"
+
+
+@pytest.mark.parametrize("package", sorted(PACKAGES.keys() - WITH_CODE))
+def test_a_package_file_is_a_docstring_only(package: str) -> None:
+    body = parse(PACKAGES[package]).body
+    assert [type(node) for node in body] == [ast.Expr]
+
+
+@pytest.mark.parametrize("page", ["README.md", "docs/architecture.md"])
+def test_the_documentation_lists_every_package_in_order(page: str) -> None:
+    text = (ROOT / page).read_text(encoding="utf-8")
+    listed = re.findall(r"^\| `(\w+)` \|", text, re.MULTILINE)
+    assert listed == [name for name in ORDER if not name.startswith("__")]
+
+
+# torch
+
+
+def test_only_the_listed_modules_import_torch() -> None:
+    """Not even inside a function: such a function belongs in a module that needs torch."""
+    importing = {
+        module
+        for module, path in MODULES.items()
+        if any(name.split(".")[0] == "torch" for name in imported_names(executed(parse(path), True)))
+    }
+    assert not {module for module in importing if not covered(module, NEED_TORCH)}
+
+
+def test_all_other_modules_are_imported_without_torch() -> None:
+    listed = NEED_TORCH | {"__init__", "__main__"}  # the first is imported with every other, the second runs a command
+    others = sorted(f"multihead.{name}" for name in MODULES if not covered(name, listed))
+    code = f"import sys, importlib; sys.modules['torch'] = None; [importlib.import_module(name) for name in {others}]"
+    result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert result.returncode == 0, result.stderr
+
+
+# Documentation
 
 
 @pytest.mark.parametrize("name", sorted(generate.PAGES))
@@ -91,13 +202,6 @@ def test_no_module_reads_pickles() -> None:
         ), path
 
 
-def test_the_files_are_named_in_reading_order() -> None:
-    readme = (ROOT / "README.md").read_text(encoding="utf-8")
-    for module in MODULES:
-        name = module.replace(".", "/")
-        assert name.startswith("__") or f"`{name}.py`" in readme
-
-
 # docs/paper.md
 
 
@@ -118,8 +222,8 @@ def names_in(path: Path) -> set[str]:
 
 def test_every_function_and_test_that_the_page_of_the_paper_names_exists() -> None:
     page = (ROOT / "docs" / "paper.md").read_text(encoding="utf-8")
-    in_the_map = [line for line in page.splitlines() if line.startswith("| ")]
-    named = set(re.findall(r"`((?:test_\w+)|(?:[a-z0-9_]+\.)+[A-Za-z]\w*)`", "\n".join(in_the_map)))
+    rows = [line for line in page.splitlines() if line.startswith("| ")]
+    named = set(re.findall(r"`(test_\w+|[a-z0-9_]+(?:\.\w+)+)`", "\n".join(rows)))
     code = {f"{module}.{name}" for module, path in MODULES.items() for name in names_in(path)}
     tests = {name for path in (ROOT / "tests").rglob("test_*.py") for name in names_in(path)}
     settings = set(flatten(RunConfig()))
