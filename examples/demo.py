@@ -3,7 +3,7 @@
 from pathlib import Path
 
 import multihead
-from multihead.data.embedded import grammar
+from multihead.data.embedded_corpus import embedded_pairs
 from multihead.evaluation.metrics import scores
 from multihead.inspection.page import write_page
 
@@ -25,7 +25,7 @@ def main(steps: int = STEPS, minutes: float = MINUTES) -> None:
     multihead.train(output=MODEL, preset="tiny", settings={"train.steps": steps, "train.minutes": minutes})
     model = multihead.load(MODEL)
 
-    pairs = grammar.sentence_pairs("test")
+    pairs = embedded_pairs("test")
     translations = model.translate([source for source, _ in pairs])
     print("\nHeld-out sentences, which the model has never seen:\n")
     for (source, reference), translation in list(zip(pairs, translations, strict=True))[:8]:

@@ -11,7 +11,7 @@ import time
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 
-from multihead.data.embedded import grammar
+from multihead.data.embedded_corpus import embedded_pairs
 from multihead.errors import UserError
 
 CLIENTS = (1, 8, 64)
@@ -92,7 +92,7 @@ def _serving(model: str, engine: str, batch: int) -> Iterator[tuple[int, tuple[s
 def _requests(port: int, source: str, target: str) -> list[bytes]:
     """A request for each of the sentences of the embedded corpus."""
     made = []
-    for text, _ in grammar.sentence_pairs("test"):
+    for text, _ in embedded_pairs("test"):
         body = json.dumps({"q": text, "source": source, "target": target}).encode()
         head = f"POST /translate HTTP/1.1\r\nhost: 127.0.0.1:{port}\r\ncontent-type: application/json\r\n"
         made.append(f"{head}content-length: {len(body)}\r\n\r\n".encode() + body)

@@ -17,7 +17,7 @@ import torch
 
 from multihead.concurrency import run_in_subprocess
 from multihead.config.schema import SearchConfig
-from multihead.data.parallel_text import embedded_text
+from multihead.data.embedded_corpus import embedded_pairs
 from multihead.errors import UsageError, UserError
 from multihead.evaluation.metrics import bleu
 from multihead.figures import PALETTE, add_legend, new_figure, save_figure, style_axes
@@ -61,8 +61,8 @@ def read_text(source: Path | None, reference: Path | None, most: int) -> Text:
     if source is None and reference is not None:
         raise UsageError("--reference needs --source")
     if source is None:
-        pairs = list(islice(embedded_text().valid or [], most))
-        return Text(lines=[source.decode() for source, _ in pairs], references=[target.decode() for _, target in pairs])
+        pairs = embedded_pairs("valid")[:most]
+        return Text(lines=[source for source, _ in pairs], references=[target for _, target in pairs])
     references = list(islice(TextInput.open(reference), most)) if reference else None
     return Text(lines=list(islice(TextInput.open(source), most)), references=references)
 

@@ -6,7 +6,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from multihead.config.schema import Settings
-from multihead.data.embedded import grammar
 from multihead.errors import UsageError, UserError
 from multihead.storage.files import content_sum
 from multihead.text.lines import file_size, read_lines
@@ -109,24 +108,8 @@ def as_list(files: Files) -> list[Path]:
     return [files] if isinstance(files, Path) else list(files)
 
 
-def embedded_text() -> ParallelText:
-    """The corpus that the package makes by itself, for a machine with no data."""
-
-    def raw(pairs: list[Pair]) -> Iterator[RawPair]:
-        return ((source.encode(), target.encode()) for source, target in pairs)
-
-    return ParallelText(
-        train=raw(grammar.sentence_pairs("train")),
-        valid=raw(grammar.sentence_pairs("valid")),
-        description=grammar.DESCRIPTION,
-    )
-
-
 def guess_languages(source: Files, target: Files) -> Settings:
     """What the names of the (first) files say of their languages: a.en.gz is English."""
     found = [re.search(r"\.([a-z]{2,3})(?:\.gz)?$", as_list(files)[0].name) for files in (source, target)]
     codes = [match[1] if match and match[1] not in NON_LANGUAGE_SUFFIXES else "" for match in found]
     return {"data.source_lang": codes[0], "data.target_lang": codes[1]}
-
-
-EMBEDDED_LANGUAGES: Settings = {"data.source_lang": "en", "data.target_lang": "de"}

@@ -5,11 +5,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from multihead.config.schema import Settings
+from multihead.data import embedded_corpus
 from multihead.data.parallel_text import (
-    EMBEDDED_LANGUAGES,
     Files,
     ParallelText,
-    embedded_text,
     from_files,
     guess_languages,
 )
@@ -46,11 +45,11 @@ class TrainingRequest:
         if self.source and self.target:
             valid = (self.valid_source, self.valid_target) if self.valid_source and self.valid_target else None
             return from_files(self.source, self.target, valid, self.weights)
-        return embedded_text()
+        return embedded_corpus.embedded_text()
 
     def languages(self) -> Settings:
         if self.data:
             return {}
         if not self.source or not self.target:
-            return EMBEDDED_LANGUAGES
+            return embedded_corpus.LANGUAGES
         return guess_languages(self.source, self.target)

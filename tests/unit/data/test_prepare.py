@@ -14,7 +14,8 @@ from hypothesis import strategies as st
 from multihead import concurrency
 from multihead.config.schema import DataConfig
 from multihead.data import cleaning, spool
-from multihead.data.parallel_text import ParallelText, RawPair, embedded_text, from_files, guess_languages
+from multihead.data.embedded_corpus import embedded_text
+from multihead.data.parallel_text import ParallelText, RawPair, from_files, guess_languages
 from multihead.data.prepare import prepare
 from multihead.data.shards import CorpusSummary, Shards, ShardWriter, read_summary
 from multihead.errors import UsageError, UserError

@@ -10,7 +10,7 @@ from dataclasses import replace
 from functools import cache
 from typing import Any, Literal, TypeVar
 
-from multihead.data.embedded.clauses import (
+from tools.embedded_corpus.clauses import (
     ACC,
     ADJECTIVE,
     DAT,
@@ -33,7 +33,7 @@ from multihead.data.embedded.clauses import (
     table,
     words,
 )
-from multihead.data.embedded.lexicon import (
+from tools.embedded_corpus.lexicon import (
     CONSTRUCTIONS,
     DETERMINERS,
     MEN,
@@ -45,11 +45,7 @@ from multihead.data.embedded.lexicon import (
     WOMEN,
 )
 
-DESCRIPTION = (
-    "41,000 English-German sentence pairs made by a grammar written for this project, not collected text: "
-    "good for trying the software, useless as a general translator."
-)
-
+Split = Literal["train", "valid", "test"]
 T = TypeVar("T")
 
 DETERMINER = table(DETERMINERS)
@@ -72,7 +68,7 @@ PHRASE["age"] = [Phrase(f"{n.english} years old", f"{n.german} Jahre alt") for n
 PHRASE["home"] = [Phrase(f"in {city.english}", f"in {city.german}") for city in PHRASE["city"]]
 PHRASE["flight"] = [Phrase(f"to {city.english}", f"nach {city.german}") for city in PHRASE["city"]]
 OWN = {"I": "my", "you": "your", "he": "his", "she": "her", "we": "our", "they": "their"}
-COLOURS = ("black", "white", "brown", "red", "blue", "green", "grey")
+COLORS = ("black", "white", "brown", "red", "blue", "green", "grey")
 PEOPLE = ("relative", "person", "youth")
 GOODS = ("clothes", "gift", "device", "vehicle", "furniture", "standing")
 
@@ -151,7 +147,7 @@ class Author:
     def quality(self, thing: Nominal) -> Phrase:
         """Describe something: very old, sehr alt."""
         degree, adjective = self.some("degree"), self.pick(KINDS[thing.kind][0])
-        if adjective in COLOURS or adjective in thing.english:  # neither "very red" nor "the old car is old"
+        if adjective in COLORS or adjective in thing.english:  # neither "very red" nor "the old car is old"
             return self.quality(thing)
         return Phrase(f"{degree.english} {adjective}", f"{degree.german} {ADJECTIVE[adjective]}")
 
@@ -262,7 +258,7 @@ def corpus() -> list[tuple[str, str]]:
     return pairs
 
 
-def sentence_pairs(split: Literal["train", "valid", "test"]) -> list[tuple[str, str]]:
+def sentence_pairs(split: Split) -> list[tuple[str, str]]:
     """The (English, German) pairs of a split: every 82nd is for testing, the one behind it for validation."""
     places = {"test": range(1), "valid": range(1, 2), "train": range(2, 82)}[split]
     return [pair for index, pair in enumerate(corpus()) if index % 82 in places]

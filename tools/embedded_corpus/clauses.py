@@ -8,7 +8,7 @@ import re
 from dataclasses import dataclass
 from functools import cache
 
-from multihead.data.embedded.lexicon import ADJECTIVES, CONTRACTIONS, ENDINGS, IRREGULAR, MODES, NUMBERS, PHRASES
+from tools.embedded_corpus.lexicon import ADJECTIVES, CONTRACTIONS, ENDINGS, IRREGULAR, MODES, NUMBERS, PHRASES
 
 NOM, ACC, DAT, GEN = range(4)
 Forms = tuple[str, ...]

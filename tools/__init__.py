@@ -1,0 +1,1 @@
+"""Programs that make files of the package; they are not part of it."""
