@@ -64,6 +64,7 @@ def start_or_resume(job: Job, output: Path) -> Job:
         write_text_atomic(path, json.dumps(asdict(job), indent=2) + "\n")
         return job
     begun = json.loads(path.read_text(encoding="utf-8"))
+    begun.get("search", {}).pop("prune", None)  # a setting that older versions wrote
     same = replace(job, part_rows=begun["part_rows"])
     different = [name for name, value in asdict(same).items() if begun.get(name) != value]
     if different:

@@ -61,9 +61,7 @@ Engine = Annotated[
     str,
     typer.Option(help=f"{', '.join(ENGINES)}. auto: CTranslate2 where it can, one sentence at a time; else torch."),
 ]
-Exact = Annotated[
-    bool, typer.Option("--exact", help="The reference search: torch in float32, no pruning, no shortlist, no guard.")
-]
+Exact = Annotated[bool, typer.Option("--exact", help="The reference search: torch in float32, no shortlist, no guard.")]
 NoGuard = Annotated[
     bool, typer.Option("--no-guard", help="Do not search again for what is empty, repeats itself or loses a number.")
 ]
@@ -72,7 +70,7 @@ NoGuard = Annotated[
 def search_options(exact: bool, no_guard: bool, **options: object) -> SearchConfig:
     """A search as the command line describes it."""
     if exact:
-        options |= {"prune": 0.0, "shortlist": False}
+        options |= {"shortlist": False}
     return search_config(guard=not (exact or no_guard), **options)
 
 

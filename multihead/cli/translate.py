@@ -27,7 +27,7 @@ def translate_command(
     seed: Annotated[int, typer.Option(help="Of --sample.")] = 1,
     ensemble: Annotated[list[str] | None, typer.Option(help="A further model that votes; may be repeated.")] = None,
     engine: Engine = "auto",
-    prune: Annotated[float, typer.Option(help="Of torch: give up what is so many nats behind the best.")] = 0.0,
+    prune: Annotated[float | None, typer.Option(hidden=True)] = None,
     exact: Exact = False,
     no_guard: NoGuard = False,
     as_json: Json = False,
@@ -45,9 +45,10 @@ def translate_command(
         top_k=top_k,
         top_p=top_p,
         seed=seed,
-        prune=prune,
     )
     engine = engine_name(engine, exact)
+    if prune is not None:
+        say("--prune has no effect any more: the search prunes only what cannot win")
     from multihead.text.lines import TextInput, open_output
     from multihead.translation.translator import as_line, load
 

@@ -254,9 +254,6 @@ class SearchConfig:
     n_best: Annotated[Positive, Field(description="number of hypotheses returned")] = 1
     min_length: Annotated[Count, Field(description="shortest output in tokens")] = 0
     no_repeat: Annotated[Count, Field(description="length of n-grams that may not occur twice (0: any may)")] = 0
-    prune: Annotated[
-        NonNegative, Field(description="prune hypotheses more than this many nats below the best (0: off)")
-    ] = 0.0
     shortlist: Annotated[
         bool, Field(description="limit the output to translations of the source's words, if known")
     ] = True

@@ -1,57 +1,78 @@
-"""What every engine takes and returns: ids in, hypotheses out.
+"""What search engines take and return: token ids in, scored hypotheses out.
 
-A sentence's result must not depend on its neighbors in a batch. In another batch the same sums are added in another
-order and differ in the last digits, which matters where two hypotheses are nearly equal; `SearchResult.near_tie` marks
-such a sentence.
+The translation of a sentence must not depend on the other sentences of its batch. Another batch adds the same numbers
+in another order, which changes the last digits of a score; where two hypotheses are nearly equal, that can change the
+result. `SearchResult.near_tie` flags such sentences.
 """
 
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Protocol
-
-from torch import Tensor
+from typing import Protocol, Self, TypeVar, overload
 
 from multihead.config.schema import SearchConfig
+
+Segment = list[int]  # the token ids of a sentence, without the end symbol
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Hypothesis:
-    """A translation with what the model thinks of it."""
+    """A candidate translation and its score."""
 
     tokens: list[int]  # without the end symbol
     log_prob: float  # of the tokens and the end symbol
     score: float  # log_prob / length penalty
-    finished: bool = True  # False: cut off at the limit
+    finished: bool = True  # False if it was truncated at the length limit
+
+    @property
+    def length(self) -> int:
+        """Number of tokens, including the end symbol."""
+        return len(self.tokens) + self.finished
 
 
-# What a model says whose probabilities are undefined, as they are once training has gone wrong.
+# The result for a model whose probabilities are NaN, for example after training diverged.
 EMPTY_HYPOTHESIS = Hypothesis(tokens=[], log_prob=-math.inf, score=-math.inf, finished=False)
 
 
 @dataclass(slots=True)
 class SearchResult:
-    """What the search has found for one sentence."""
+    """The hypotheses of one sentence."""
 
     finished: list[Hypothesis] = field(default_factory=list)  # best first
-    truncated: list[Hypothesis] = field(default_factory=list)  # live at the limit
-    near_tie: bool = False  # a decision was too close to be the same in another batch
+    truncated: list[Hypothesis] = field(default_factory=list)  # still unfinished at the length limit
+    near_tie: bool = False  # a decision was so close that another batch might decide differently
 
     def best(self, n: int) -> list[Hypothesis]:
+        """Return the `n` best hypotheses, truncated ones only if none finished; always at least one."""
         return (self.finished or self.truncated or [EMPTY_HYPOTHESIS])[:n]
 
 
-def length_penalty(length: int | Tensor, alpha: float) -> float | Tensor:
-    """§6.1, after Wu et al. (2016): ((5 + length) / 6)^alpha, the end symbol counted."""
-    return ((5 + length) / 6) ** alpha
-
-
-Segment = list[int]  # the ids of a sentence, without the end symbol
-
-
 class Engine(Protocol):
-    chunk_size: int  # sentences that it likes to be given at a time
-    prefetch: int  # windows that it can search at a time, so that no core waits while another one is read or written
+    """Anything that searches translations of token ids."""
+
+    chunk_size: int  # sentences to pass to one call of `search`
+    prefetch: int  # calls of `search` to run at the same time, so that no core idles while text is read or written
 
     def search(self, segments: Sequence[Segment], config: SearchConfig) -> list[SearchResult]:
-        """What is found for each segment."""
+        """Return the result for each segment, in order."""
+
+
+class _Array(Protocol):
+    """A tensor or an array; named by its operations so that this module needs neither library."""
+
+    def __radd__(self, other: int, /) -> Self: ...
+    def __truediv__(self, other: int, /) -> Self: ...
+    def __pow__(self, exponent: float, /) -> Self: ...
+
+
+Array = TypeVar("Array", bound=_Array)
+
+
+@overload
+def length_penalty(length: int, alpha: float) -> float: ...
+@overload
+def length_penalty(length: Array, alpha: float) -> Array: ...
+def length_penalty(length: int | Array, alpha: float) -> float | Array:
+    """Return ((5 + length) / 6)^alpha, as in §6.1 and Wu et al. (2016); the length includes the end symbol."""
+    penalty: float | Array = ((5 + length) / 6) ** alpha
+    return penalty

@@ -1,7 +1,12 @@
-"""TODO."""
+"""Beam search (§6.1), in batches.
+
+Shapes: B sentences that are still searched, R live hypotheses (rows), W beam width, C candidate continuations of a
+sentence, T output length, V vocabulary (with a shortlist: the candidate tokens of the batch).
+"""
 
 import math
 from collections.abc import Sequence
+from dataclasses import dataclass
 from itertools import pairwise
 
 import torch
@@ -15,187 +20,194 @@ from multihead.translation.search.candidates import Candidates, CandidateTokens
 from multihead.translation.search.ensemble import Ensemble, length_limits
 from multihead.translation.search.sampling import sample
 
-TIE_MARGIN = 1e-4  # nats; ten times what another batch changes in a sum of log-probabilities
-SLACK = 1.1  # with pruning, a translation that is so much longer than the best so far is not expected to be better
-MARGIN = 1e-3  # nats; a hypothesis that cannot win by less than this is kept, since another batch may see it win
-COMPACT_BELOW = 0.8  # when fewer of a batch's sentences than this are still searched, the others leave
+TIE_MARGIN = 1e-4  # nats; ten times the error that a different batch causes in a sum of log-probabilities
+PRUNING_MARGIN = 1e-3  # nats; keeps hypotheses that miss by less, so that rounding never decides what is pruned
+COMPACT_BELOW = 0.8  # finished sentences are removed from the batch once fewer than this share are still searched
 
 
 @torch.inference_mode()
 def search(
-    models: Sequence[Transformer],
-    source_ids: Tensor,
-    config: SearchConfig,
-    prefixes: Sequence[Sequence[int]] | None = None,
-    shortlist: Candidates | None = None,
+    models: Sequence[Transformer], source_ids: Tensor, config: SearchConfig, shortlist: Candidates | None = None
 ) -> list[SearchResult]:
-    """Translate each sentence of `source_ids` (B S); an output begins with its prefix, if there is one."""
+    """Translate each sentence of `source_ids` (B S) by beam search, or by sampling if `config.sample` is set."""
     if config.sample:
         return sample(models, source_ids, config)
-    words = shortlist.for_batch(source_ids) if shortlist and config.shortlist and prefixes is None else None
-    beams = BeamSearch(models, source_ids, config, prefixes, words)
-    while len(beams.log_probs):
-        beams.step()
-    return beams.found
+    candidates = shortlist.for_batch(source_ids) if shortlist and config.shortlist else None
+    return BeamSearch(models, source_ids, config, candidates).run()
+
+
+@dataclass(slots=True)
+class BeamState:
+    """The sentences that are still searched and their live hypotheses."""
+
+    ensemble: Ensemble  # its `rows` map each hypothesis to its sentence
+    sentences: Tensor  # B: position of each sentence in the results
+    limits: Tensor  # B: maximum output length, including the end symbol
+    score_to_beat: Tensor  # B: the worst score that is still returned, -inf while there are fewer than n_best
+    log_probs: Tensor  # R; the rows of a sentence are consecutive
+    tokens: Tensor  # R T
+
+    @classmethod
+    def start(
+        cls, models: Sequence[Transformer], source_ids: Tensor, max_extra: int, candidates: CandidateTokens | None
+    ) -> "BeamState":
+        """Return the state before the first step: one row per sentence, holding only the start symbol."""
+        n_sentences, device = len(source_ids), source_ids.device
+        return cls(
+            ensemble=Ensemble(models, source_ids, candidates),
+            sentences=torch.arange(n_sentences, device=device),
+            limits=length_limits(models, source_ids, max_extra),
+            score_to_beat=torch.full((n_sentences,), -math.inf, device=device),
+            log_probs=torch.zeros(n_sentences, device=device),
+            tokens=torch.full((n_sentences, 1), BOS_ID, device=device),
+        )
+
+    def select(self, rows: Tensor, sentences: Tensor | None = None) -> None:
+        """Replace the rows by these and, if `sentences` is given, drop the other sentences (which have no rows)."""
+        self.log_probs, self.tokens = self.log_probs[rows], self.tokens[rows]
+        if sentences is not None:
+            self.sentences, self.limits = self.sentences[sentences], self.limits[sentences]
+            self.score_to_beat = self.score_to_beat[sentences]
+        if len(rows):
+            self.ensemble.select(rows, sentences)
+
+    def append(self, log_probs: Tensor, tokens: Tensor) -> None:
+        """Add one token to each row; `log_probs` are the new totals."""
+        self.log_probs, self.tokens = log_probs, torch.cat([self.tokens, tokens.unsqueeze(1)], dim=1)
+
+
+@dataclass(frozen=True, slots=True)
+class Continuations:
+    """The best continuations of each sentence, best first; each is a row extended by one token."""
+
+    log_probs: Tensor  # B C: of the whole hypothesis; -inf where a sentence has fewer
+    rows: Tensor  # B C
+    tokens: Tensor  # B C
 
 
 class BeamSearch:
-    """The live hypotheses of a batch. Each step keeps the `beam` best continuations of a sentence; those that end are
-    set aside, and those that cannot win leave."""
+    """Beam search over a batch.
+
+    Each step keeps the `beam` best continuations of a sentence. Finished ones become results; those that can no longer
+    beat the results are pruned, which never changes the outcome.
+    """
 
     def __init__(
         self,
         models: Sequence[Transformer],
         source_ids: Tensor,
         config: SearchConfig,
-        prefixes: Sequence[Sequence[int]] | None,
-        words: CandidateTokens | None,
+        candidates: CandidateTokens | None = None,
     ) -> None:
-        n_sentences, device = len(source_ids), source_ids.device
-        self.config, self.prefixes, self.words = config, prefixes, words
-        self.prune = config.prune if config.n_best == 1 else 0.0  # the next best are often far behind
-        self.ensemble = Ensemble(models, source_ids, words)
-        self.found = [SearchResult() for _ in range(n_sentences)]
-        # Of each sentence that is still searched
-        self.sentences = torch.arange(n_sentences, device=device)  # B: its place in `found`
-        self.limits = length_limits(models, source_ids, config.max_extra)  # B
-        self.longest = self.limits.clone()  # B: how long a hypothesis that wins may get
-        self.score_to_beat = torch.full(
-            (n_sentences,), -math.inf, device=device
-        )  # B: the score that a hypothesis has to beat
-        # Of each live hypothesis, those of a sentence one after the other
-        self.sentence = torch.arange(n_sentences, device=device)  # R: an index into the above
-        self.log_probs = torch.zeros(n_sentences, device=device)  # R
-        self.tokens = torch.full((n_sentences, 1), BOS_ID, device=device)  # R T
+        self.config, self.candidates = config, candidates
+        self.state = BeamState.start(models, source_ids, config.max_extra, candidates)
+        self.results = [SearchResult() for _ in source_ids]
+        self.tied_at_edge = torch.zeros(len(source_ids), dtype=torch.bool, device=source_ids.device)
+
+    def run(self) -> list[SearchResult]:
+        """Search until no live hypothesis can win."""
+        while len(self.state.log_probs):
+            self.step()
+        for result, tied_at_edge in zip(self.results, self.tied_at_edge.tolist(), strict=True):
+            result.near_tie = tied_at_edge or has_near_tie(result.best(self.config.n_best + 1))
+        return self.results
 
     def step(self) -> None:
-        length = self.tokens.size(1)  # of the outputs after this step
-        values, parents, tokens = self._continuations(length)  # B W+1 each, best first
-        ends = (tokens == EOS_ID) & values.isfinite()
-        ends[:, self.config.beam :] = False
-        self._collect_finished(ends, values, parents, length)
-        hopeful = self._can_still_win(values)
-        self._mark_close_edge(values, hopeful)
-        live = hopeful & ~ends
-        live[:, self.config.beam :] = False
-        cut = live & (length >= self.limits).unsqueeze(1)
-        if bool(cut.any()):
-            self._collect_truncated(cut, values, parents, tokens, length)
-        self._advance(live & ~cut, values, parents, tokens)
+        """Extend every live hypothesis by one token."""
+        length = self.state.tokens.size(1)  # of the outputs after this step
+        best = self._continuations(length)
+        in_beam = torch.arange(best.tokens.size(1), device=best.tokens.device) < self.config.beam  # C
+        ends = (best.tokens == EOS_ID) & best.log_probs.isfinite() & in_beam
+        self._collect_finished(ends, best, length)
+        can_still_win = self._can_still_win(best.log_probs)
+        self.tied_at_edge[self.state.sentences] |= self._is_tied_at_edge(best.log_probs, can_still_win)
+        live = can_still_win & ~ends & in_beam
+        truncated = live & (length >= self.state.limits).unsqueeze(1)
+        self._collect_truncated(truncated, best, length)
+        self._advance(live & ~truncated, best)
 
-    def _continuations(self, length: int) -> tuple[Tensor, Tensor, Tensor]:
-        """The best `beam` + 1 continuations of each sentence: log-probability, row that they continue, token."""
-        step = self.ensemble.step(self.tokens[:, -1])  # R V
+    def _continuations(self, length: int) -> Continuations:
+        """Return the best `beam` + 1 continuations: the first that is left out shows whether the edge was a tie."""
+        step = self.state.ensemble.step(self.state.tokens[:, -1])  # R V
         self._forbid(step, length)
-        most = self.config.beam + 1
-        values, at = step.topk(min(most, step.size(1)), dim=1)  # R C, and no sentence needs more of one row
-        ids = at if self.words is None else self.words.ids[at]
-        rows = self.ensemble.rows
-        totals = rows.spread(values + self.log_probs.unsqueeze(1), -math.inf).flatten(1)  # B W·C
-        totals, at = totals.topk(min(most, totals.size(1)), dim=1)  # B C
-        row_at = rows.spread(torch.arange(len(self.sentence), device=at.device))  # B W
-        parents = row_at.gather(1, at // values.size(1))
-        return totals, parents, ids[parents, at % values.size(1)]
+        n_best = self.config.beam + 1
+        values, columns = step.topk(min(n_best, step.size(1)), dim=1)  # R C: no sentence needs more from one row
+        ids = columns if self.candidates is None else self.candidates.ids[columns]
+        rows = self.state.ensemble.rows
+        totals = rows.spread(values + self.state.log_probs.unsqueeze(1), -math.inf).flatten(1)  # B W·C
+        totals, places = totals.topk(min(n_best, totals.size(1)), dim=1)  # B C
+        row_numbers = rows.spread(torch.arange(len(values), device=values.device))  # B W
+        parents = row_numbers.gather(1, places // values.size(1))
+        return Continuations(totals, parents, ids[parents, places % values.size(1)])
 
     def _forbid(self, step: Tensor, length: int) -> None:
-        """Set to -inf what may not come next; the rest keeps its log-probability, so that scores stay forced scores."""
-        end = EOS_ID if self.words is None else self.words.end
-        if self.words is None:  # a shortlist has none of them
+        """Set forbidden tokens to -inf without renormalizing, so that a score equals the score of a forced pass."""
+        if self.candidates is None:  # a shortlist excludes them already
             step[:, NEVER_GENERATED] = -math.inf
         if length <= self.config.min_length:
-            step[:, end] = -math.inf
+            step[:, EOS_ID if self.candidates is None else self.candidates.end] = -math.inf
         if self.config.no_repeat:
             self._forbid_repeats(step)
-        if self.prefixes:
-            self._follow_prefixes(step, self.prefixes, length)
-
-    def _follow_prefixes(self, step: Tensor, prefixes: Sequence[Sequence[int]], length: int) -> None:
-        for row, sentence in enumerate(self.sentences[self.sentence].tolist()):
-            if length <= len(prefixes[sentence]):
-                token = prefixes[sentence][length - 1]
-                forced = float(step[row, token])
-                step[row] = -math.inf
-                step[row, token] = forced
 
     def _forbid_repeats(self, step: Tensor) -> None:
+        """Forbid tokens that would complete an n-gram which the row already contains."""
         size = self.config.no_repeat
-        column = {} if self.words is None else {id: at for at, id in enumerate(self.words.ids.tolist())}
-        for row, tokens in enumerate(self.tokens.tolist()):
+        columns = {} if self.candidates is None else {id: at for at, id in enumerate(self.candidates.ids.tolist())}
+        for row, tokens in enumerate(self.state.tokens.tolist()):
             tail = tokens[len(tokens) - size + 1 :]
-            for at in range(1, len(tokens) - size + 1):
-                if tokens[at : at + size - 1] == tail:
-                    token = tokens[at + size - 1]
-                    step[row, column.get(token, token)] = -math.inf
+            for start in range(1, len(tokens) - size + 1):
+                if tokens[start : start + size - 1] == tail:
+                    token = tokens[start + size - 1]
+                    step[row, columns.get(token, token)] = -math.inf
 
-    def _collect_finished(self, ends: Tensor, values: Tensor, parents: Tensor, length: int) -> None:
-        where = ends.nonzero()
-        rows, columns = where[:, 0], where[:, 1]
-        penalty = float(length_penalty(length, self.config.penalty))
-        ended = zip(
-            rows.tolist(), values[rows, columns].tolist(), self.tokens[parents[rows, columns], 1:].tolist(), strict=True
-        )
-        for row, log_prob, tokens in ended:
-            hypotheses = self.found[int(self.sentences[row])].finished
-            hypotheses.append(Hypothesis(tokens=tokens, log_prob=log_prob, score=log_prob / penalty))
-            hypotheses.sort(key=lambda hypothesis: -hypothesis.score)
-            if len(hypotheses) >= self.config.n_best:
-                self.score_to_beat[row] = hypotheses[self.config.n_best - 1].score
-            if self.prune:
-                self.longest[row] = min(int(self.limits[row]), int(SLACK * (len(hypotheses[0].tokens) + 1)) + 2)
+    def _collect_finished(self, ends: Tensor, best: Continuations, length: int) -> None:
+        penalty, n_best = length_penalty(length, self.config.penalty), self.config.n_best
+        sentences, columns = ends.nonzero().unbind(1)
+        log_probs = best.log_probs[sentences, columns].tolist()
+        outputs = self.state.tokens[best.rows[sentences, columns], 1:].tolist()
+        places = self.state.sentences[sentences].tolist()
+        for sentence, place, log_prob, tokens in zip(sentences.tolist(), places, log_probs, outputs, strict=True):
+            finished = self.results[place].finished
+            finished.append(Hypothesis(tokens=tokens, log_prob=log_prob, score=log_prob / penalty))
+            finished.sort(key=lambda hypothesis: -hypothesis.score)
+            if len(finished) >= n_best:
+                self.state.score_to_beat[sentence] = finished[n_best - 1].score
 
-    def _can_still_win(self, values: Tensor) -> Tensor:
-        """Which continuations may still win (B C).
+    def _can_still_win(self, log_probs: Tensor) -> Tensor:
+        """Return which continuations can still reach the n-best list (B C).
 
-        Log-probabilities only fall, so the best that one can reach is its own over the largest penalty: what cannot
-        come before the worst that is wanted leaves, and its place stays empty, for what would take it is worse still.
-        With `prune` a hypothesis also leaves when it is that far behind the best of its sentence.
+        Log-probabilities only fall, so the best score within reach is the current sum over the largest penalty. What is
+        pruned leaves its place in the beam empty: anything that would take it is even worse.
         """
-        needed = self.score_to_beat * length_penalty(self.longest, self.config.penalty) - MARGIN  # B
-        hopeful = values.isfinite() & (values >= needed.unsqueeze(1))
-        if self.prune:
-            behind = values[:, :1] - values - self.prune  # B C
-            hopeful &= behind <= 0
-            self._mark_close((behind.abs() < TIE_MARGIN).any(dim=1))
-        return hopeful
+        largest_penalty = length_penalty(self.state.limits, self.config.penalty)
+        needed = self.state.score_to_beat * largest_penalty - PRUNING_MARGIN  # B
+        return log_probs.isfinite() & (log_probs >= needed.unsqueeze(1))
 
-    def _mark_close_edge(self, values: Tensor, hopeful: Tensor) -> None:
-        """The last that the beam keeps and the first that it does not, if it matters which is which."""
+    def _is_tied_at_edge(self, log_probs: Tensor, can_still_win: Tensor) -> Tensor:
+        """Return for which sentences (B) the last continuation in the beam nearly equals the first one outside."""
         beam = self.config.beam
-        if values.size(1) > beam:
-            self._mark_close((values[:, beam - 1] - values[:, beam] < TIE_MARGIN) & hopeful[:, beam - 1])
+        if log_probs.size(1) <= beam:
+            return torch.zeros(len(log_probs), dtype=torch.bool, device=log_probs.device)
+        return (log_probs[:, beam - 1] - log_probs[:, beam] < TIE_MARGIN) & can_still_win[:, beam - 1]
 
-    def _mark_close(self, close: Tensor) -> None:
-        for sentence in self.sentences[close].tolist():
-            self.found[sentence].near_tie = True
-
-    def _collect_truncated(self, cut: Tensor, values: Tensor, parents: Tensor, tokens: Tensor, length: int) -> None:
-        """What is live at the limit is given back only if nothing has ended."""
-        penalty = float(length_penalty(length, self.config.penalty))
-        for row, column in cut.nonzero().tolist():
-            log_prob = float(values[row, column])
-            ids = [*self.tokens[parents[row, column], 1:].tolist(), int(tokens[row, column])]
-            self.found[int(self.sentences[row])].truncated.append(
-                Hypothesis(tokens=ids, log_prob=log_prob, score=log_prob / penalty, finished=False)
+    def _collect_truncated(self, truncated: Tensor, best: Continuations, length: int) -> None:
+        """Keep hypotheses that are unfinished at the limit: the result if none finishes."""
+        penalty = length_penalty(length, self.config.penalty)
+        for sentence, column in truncated.nonzero().tolist():
+            log_prob = float(best.log_probs[sentence, column])
+            tokens = [*self.state.tokens[best.rows[sentence, column], 1:].tolist(), int(best.tokens[sentence, column])]
+            self.results[int(self.state.sentences[sentence])].truncated.append(
+                Hypothesis(tokens=tokens, log_prob=log_prob, score=log_prob / penalty, finished=False)
             )
 
-    def _advance(self, live: Tensor, values: Tensor, parents: Tensor, tokens: Tensor) -> None:
-        """Make the live continuations the new rows; sentences without any leave now and then, since that copies."""
-        self.sentence, columns = live.nonzero().unbind(1)
-        parents = parents[self.sentence, columns]
-        self.log_probs = values[self.sentence, columns]
-        self.tokens = torch.cat([self.tokens[parents], tokens[self.sentence, columns].unsqueeze(1)], dim=1)
-        searched = live.any(dim=1)
-        leave = int(searched.sum()) <= COMPACT_BELOW * len(searched)
-        stay = searched.nonzero().flatten() if leave else None
-        if stay is not None:
-            for sentence in self.sentences[~searched].tolist():
-                self._mark_close_ending(self.found[sentence])
-            self.sentences, self.score_to_beat = self.sentences[stay], self.score_to_beat[stay]
-            self.limits, self.longest = self.limits[stay], self.longest[stay]
-            self.sentence = torch.searchsorted(stay, self.sentence)
-        if len(self.log_probs):
-            self.ensemble.select(parents, stay)
+    def _advance(self, live: Tensor, best: Continuations) -> None:
+        """Make the live continuations the new rows; now and then drop finished sentences, which costs a copy."""
+        is_searched = live.any(dim=1)  # B
+        compact = int(is_searched.sum()) <= COMPACT_BELOW * len(is_searched)
+        self.state.select(best.rows[live], is_searched.nonzero().flatten() if compact else None)
+        self.state.append(best.log_probs[live], best.tokens[live])
 
-    def _mark_close_ending(self, found: SearchResult) -> None:
-        scores = [hypothesis.score for hypothesis in found.best(self.config.n_best + 1)]
-        found.near_tie |= any(one - other < TIE_MARGIN for one, other in pairwise(scores))
+
+def has_near_tie(hypotheses: Sequence[Hypothesis]) -> bool:
+    """Return whether two neighbors in a ranking have nearly the same score."""
+    return any(better.score - worse.score < TIE_MARGIN for better, worse in pairwise(hypotheses))

@@ -1,9 +1,9 @@
-"""TODO."""
+"""Sampling: draw each token from the model's distribution instead of searching for the best output."""
 
 import math
-import random
 from collections.abc import Sequence
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -15,50 +15,58 @@ from multihead.translation.search.ensemble import Ensemble, length_limits
 
 
 def sample(models: Sequence[Transformer], source_ids: Tensor, config: SearchConfig) -> list[SearchResult]:
-    """`n_best` draws for each sentence; its numbers depend on the seed and on the sentence alone."""
+    """Draw `n_best` translations of each sentence of `source_ids` (B S).
+
+    A sample is a function of (seed, sentence): neither the rest of the batch nor the number of draws changes it.
+    """
     n_sentences, n_draws = len(source_ids), config.n_best
     ensemble = Ensemble(models, source_ids)
-    ensemble.select(torch.arange(n_sentences, device=source_ids.device).repeat_interleave(n_draws), None)
-    most = length_limits(models, source_ids, config.max_extra).tolist()
-    draws = [
-        random.Random(f"{config.seed} {draw} {[id for id in ids if id != PAD_ID]}")
+    ensemble.select(torch.arange(n_sentences, device=source_ids.device).repeat_interleave(n_draws))
+    limits = length_limits(models, source_ids, config.max_extra).repeat_interleave(n_draws).tolist()
+    generators = [
+        random_generator(config.seed, draw, [id for id in ids if id != PAD_ID])
         for ids in source_ids.tolist()
         for draw in range(n_draws)
     ]
-    tokens: list[list[int]] = [[] for _ in draws]
-    log_probs = [0.0] * len(draws)
-    found = [SearchResult() for _ in range(n_sentences)]
-    live = [True] * len(draws)
-    ids = torch.full((len(draws),), BOS_ID, device=source_ids.device)
-    while any(live):
+    outputs: list[list[int]] = [[] for _ in generators]
+    log_probs = [0.0] * len(generators)
+    results = [SearchResult() for _ in range(n_sentences)]
+    live = set(range(len(generators)))
+    ids = torch.full((len(generators),), BOS_ID, device=source_ids.device)  # R
+    while live:
         step = ensemble.step(ids)  # R V
         step[:, NEVER_GENERATED] = -math.inf
-        chosen = _draw(step, config, torch.tensor([draw.random() for draw in draws], device=step.device))
-        for row, id in enumerate(chosen.tolist()):
-            if not live[row]:
+        ids = _draw(step, config, torch.tensor([one.random() for one in generators], device=step.device))
+        for row, id in enumerate(ids.tolist()):
+            if row not in live:
                 continue
             log_probs[row] += float(step[row, id])
-            ended = id == EOS_ID
-            if not ended:
-                tokens[row].append(id)
-            length = len(tokens[row]) + ended
-            if ended or length >= most[row // n_draws]:
-                live[row] = False
-                score = log_probs[row] / float(length_penalty(length, config.penalty))
-                hypothesis = Hypothesis(tokens=tokens[row], log_prob=log_probs[row], score=score, finished=ended)
-                found[row // n_draws].finished.append(hypothesis)
-        ids = chosen
-    return found
+            finished = id == EOS_ID
+            if not finished:
+                outputs[row].append(id)
+            length = len(outputs[row]) + finished
+            if finished or length >= limits[row]:
+                live.remove(row)
+                score = log_probs[row] / length_penalty(length, config.penalty)
+                results[row // n_draws].finished.append(
+                    Hypothesis(tokens=outputs[row], log_prob=log_probs[row], score=score, finished=finished)
+                )
+    return results
+
+
+def random_generator(seed: int, draw: int, source: Sequence[int]) -> np.random.Generator:
+    """Return the generator of one draw of one sentence."""
+    return np.random.Generator(np.random.Philox(np.random.SeedSequence([seed, draw, *source])))
 
 
 def _draw(log_probs: Tensor, config: SearchConfig, uniform: Tensor) -> Tensor:
-    """One token a row, from the likeliest `top_k` and the likeliest of mass `top_p`, at the temperature."""
+    """Draw a token per row (R), restricted by temperature, `top_k` and `top_p`; `uniform` are numbers in [0, 1)."""
     ordered, ids = (log_probs / config.temperature).sort(dim=-1, descending=True, stable=True)
     probs = ordered.softmax(dim=-1)
-    before = probs.cumsum(dim=-1) - probs  # the mass of what is likelier
-    probs = probs.masked_fill(before >= config.top_p, 0.0)
+    mass_before = probs.cumsum(dim=-1) - probs
+    probs = probs.masked_fill(mass_before >= config.top_p, 0.0)
     if config.top_k:
         probs[:, config.top_k :] = 0.0
     cumulative = probs.cumsum(dim=-1)
-    at = (cumulative < (uniform * cumulative[:, -1]).unsqueeze(1)).sum(dim=-1, keepdim=True)
-    return ids.gather(1, at.clamp(max=ids.size(1) - 1)).squeeze(1)
+    columns = (cumulative < (uniform * cumulative[:, -1]).unsqueeze(1)).sum(dim=-1, keepdim=True)
+    return ids.gather(1, columns.clamp(max=ids.size(1) - 1)).squeeze(1)
