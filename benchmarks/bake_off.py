@@ -21,12 +21,15 @@ from matplotlib.figure import Figure
 from multihead.config.presets import preset
 from multihead.config.resolve import configure
 from multihead.config.schema import SearchConfig, Settings
-from multihead.data.shards import read_summary
+from multihead.data.shards import Shards, read_summary
 from multihead.evaluation.metrics import bleu
+from multihead.hardware.memory import keep_freed_memory
 from multihead.model.weights import count_parameters
 from multihead.text.tokenizer import SubwordTokenizer
+from multihead.training.metrics import perplexity
 from multihead.training.schedule import training_seconds
 from multihead.training.trainer import Trainer
+from multihead.training.validation import Validator
 
 # One recipe for all: the frame of `tiny`, Adam, a rate that all of them bear, and no dropout in so few epochs.
 RECIPE: Settings = {
@@ -100,18 +103,20 @@ def train_one(label: str, data: Path, output: Path, minutes: float) -> dict[str,
     torch.set_num_threads(1)
     summary = read_summary(data)
     settled = {"model.vocab_size": summary.vocab_size, "train.minutes": minutes, "train.steps": 1_000_000}
+    keep_freed_memory()
     trainer = Trainer(configure(RECIPE, ENTRIES[label], settled), data, SubwordTokenizer.load(data / "tokenizer.json"))
     began = time.process_time()
     while trainer.state.seconds < training_seconds(trainer.config.train):
         trainer.step()
         trainer.state.seconds = time.process_time() - began
-    _, translations, references = zip(*trainer.translate_validation(N_SENTENCES, SearchConfig()), strict=True)
+    validator = Validator(trainer.full_model, trainer.tokenizer, Shards(data, "valid"), trainer.config.data)
+    _, translations, references = zip(*validator.translate(N_SENTENCES, SearchConfig()), strict=True)
     found = {
         "label": label,
         "parameters": count_parameters(trainer.full_model),
         "steps": trainer.state.step,
         "tokens_per_second": trainer.state.tokens_seen / trainer.state.seconds,
-        "perplexity": trainer.validate(most=0)["valid_perplexity"],
+        "perplexity": perplexity(validator.loss()),
         "bleu": bleu(translations, references, summary.target_lang),
     }
     path.write_text(json.dumps(found, indent=2) + "\n", encoding="utf-8")

@@ -16,6 +16,7 @@ from multihead.concurrency import run_in_subprocess
 from multihead.config.presets import preset
 from multihead.config.resolve import configure
 from multihead.console import table_of
+from multihead.hardware.memory import keep_freed_memory
 from multihead.text.tokenizer import SubwordTokenizer
 from multihead.training import trainer as trainer_module
 from multihead.training.trainer import Trainer
@@ -30,6 +31,7 @@ def speed(name: str, data: Path, is_pinned: bool) -> float:
     if not is_pinned:
         vars(trainer_module)["pinned_threads"] = lambda device: contextlib.nullcontext()
     config = configure(preset(name), {"model.vocab_size": VOCAB_SIZE})
+    keep_freed_memory()
     training = Trainer(config, data, SubwordTokenizer.learn(["a b c"], 300))
     for _ in range(3):
         training.step()

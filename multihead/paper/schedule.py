@@ -37,7 +37,7 @@ class Curve:
         """Of one step; none after the last step of a rate that ends."""
         if self.train.lr_decay == "linear" and step > self.train.steps:
             return None
-        return learning_rate(step, self.d_model, self.train, share=step / self.train.steps)
+        return learning_rate(step, self.d_model, self.train, progress=step / self.train.steps)
 
     @property
     def peak_step(self) -> int:

@@ -22,7 +22,7 @@ from multihead.data.prepare import prepare
 from multihead.data.shards import open_training_shards
 from multihead.errors import UserError
 from multihead.hardware.flops import GPUS, counted_flops
-from multihead.hardware.memory import peak_memory_mb
+from multihead.hardware.memory import keep_freed_memory, peak_memory_mb
 from multihead.model.build import build_model
 from multihead.model.weights import count_parameters
 from multihead.runs import sizing
@@ -123,6 +123,7 @@ def _preset_for(target_tokens: int, settings: Settings, data: Path) -> str:
 def _measure(asked: RunConfig, data: Path, steps: int) -> MeasuredSteps:
     """In a process of its own, whose memory is that of a run; of steps that differ, the longer ones are measured."""
     longest = configure({"train.r_drop_from": 0.0}, start=asked)
+    keep_freed_memory()
     trainer = Trainer(longest, data, SubwordTokenizer.load(data / "tokenizer.json"))
     for _ in range(WARM_UP):
         trainer.step()

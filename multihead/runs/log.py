@@ -12,7 +12,7 @@ from rich.text import Text
 from multihead.console import duration, log_to
 from multihead.figures import MUTED_COLOR, PALETTE, add_legend, new_figure, save_figure, style_axes
 from multihead.storage.files import write_text_atomic
-from multihead.training.schedule import Metrics
+from multihead.training.metrics import Metrics
 
 LOG_FILE = "log.jsonl"
 CURVES_FILE = "training.png"

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from multihead.config.schema import BEAM, SearchConfig
 from multihead.data.augment import noisy_copies
-from multihead.data.shards import corpus_identity, read_summary
+from multihead.data.shards import Shards, corpus_identity, read_summary
 from multihead.errors import UserError
 from multihead.evaluation.metrics import scores
 from multihead.hardware.device import matmul_flops
@@ -29,8 +29,10 @@ from multihead.storage.files import write_text_atomic
 from multihead.storage.model_folder import WEIGHTS, Provenance, PublishedScore, is_published, save_model
 from multihead.storage.shortlist import FILE, Shortlist, load_shortlist
 from multihead.training.checkpoint import Checkpoint, average_checkpoints, save_checkpoint
-from multihead.training.schedule import Metrics, training_seconds
-from multihead.training.trainer import RunningTotals, Trainer
+from multihead.training.metrics import Metrics, RunningTotals, perplexity
+from multihead.training.schedule import training_seconds
+from multihead.training.trainer import Trainer
+from multihead.training.validation import Validator
 
 MAX_SKIPPED = 10  # steps in a row without a usable gradient, after which a run is stopped
 LONG_RUN = 86_400 * MAX_DAYS  # seconds; who starts a longer one is warned
@@ -47,6 +49,9 @@ class TrainingLoop:
         self.trainer, self.journal, self.output, self.group = trainer, journal, output, trainer.group
         self.config = trainer.config.train
         self.checkpoints = output / "checkpoints"
+        self.validator = Validator(
+            trainer.full_model, trainer.tokenizer, Shards(output / "data", "valid"), trainer.config.data
+        )
         self._started = time.monotonic() - trainer.state.seconds
         self._first_step, self._first_seconds = trainer.state.step, trainer.state.seconds
         self._saved_seconds = trainer.state.seconds
@@ -58,7 +63,6 @@ class TrainingLoop:
 
     def until_finished(self) -> str:
         """Train until the run is complete or a signal asks to leave; returns why it stopped."""
-        self.trainer.totals = RunningTotals()
         with catch_signals(insisting=self.group.world_size == 1) as received:
             while not (reason := self._complete()):
                 if self._signal:
@@ -92,8 +96,10 @@ class TrainingLoop:
 
     def _step(self, received: list[int]) -> None:
         trainer, state = self.trainer, self.trainer.state
+        began = time.perf_counter()
         trainer.step()
         self._agree(received)
+        trainer.totals.seconds += time.perf_counter() - began
         if trainer.skipped_in_a_row >= MAX_SKIPPED:
             raise UserError(
                 f"the gradient was infinite or undefined for {MAX_SKIPPED} steps in a row, up to step {state.step:,}: "
@@ -139,23 +145,19 @@ class TrainingLoop:
 
     def _validate(self, bleu_sentences: int) -> bool:
         """Validate and say so; True if it is the best so far."""
-        began = time.perf_counter()
         self.trainer.sync_full_model()
-        metrics = self.group.on_main(lambda: self.trainer.validate(bleu_sentences))
+        metrics = self.group.on_main(lambda: self.validator.metrics(bleu_sentences))
         self._record(metrics)
         self.journal.draw()
         self._validated_step = self.trainer.state.step
-        self.trainer.totals.since += time.perf_counter() - began  # validation is not training speed
-        return self.trainer.record_validation(metrics["valid_loss"])
+        return self.trainer.state.record_validation(metrics["valid_loss"])
 
     def _save(self) -> None:
         state = self.trainer.state
-        began = time.perf_counter()
         saved = self.trainer.checkpoint()
         if self.group.is_main:
             self._write(saved)
         self._saved_step, self._saved_seconds = state.step, state.seconds
-        self.trainer.totals.since += time.perf_counter() - began
 
     def _write(self, saved: Checkpoint) -> None:
         state = saved.state
@@ -203,7 +205,7 @@ class TrainingLoop:
         state, folders = self.trainer.state, self._intact(self._regular_steps()[-self.config.average_checkpoints :])
         weights = average_checkpoints(folders)
         load_weights(self.trainer.full_model, weights, self.checkpoints)
-        average = Candidate(f"the average of {len(folders)} checkpoints", weights, self.trainer.validation_loss())
+        average = Candidate(f"the average of {len(folders)} checkpoints", weights, self.validator.loss())
         if state.best_loss is None or average.loss <= state.best_loss or not (best := self._intact([state.best_step])):
             return average
         alone = Candidate(f"step {state.best_step:,}", average_checkpoints(best), state.best_loss)
@@ -218,10 +220,10 @@ class TrainingLoop:
 
     def _bleu(self, choice: Candidate) -> float:
         load_weights(self.trainer.full_model, choice.weights, self.checkpoints)
-        return self.trainer.validation_bleu(self.config.bleu_sentences)
+        return self.validator.bleu(self.config.bleu_sentences)
 
     def _validation_text(self) -> ValidationText:
-        trainer, shards = self.trainer, self.trainer.valid_shards
+        trainer, shards = self.trainer, self.validator.shards
         pairs = [shards[pair] for pair in range(min(len(shards), MAX_SENTENCES))]
         return ValidationText(
             segments=[source.tolist() for source, _ in pairs],
@@ -251,8 +253,8 @@ class TrainingLoop:
             count_parameters(trainer.full_model),
             self.group.world_size * matmul_flops(trainer.device),
         )
-        metrics = {"loss": loss, "perplexity": math.exp(min(loss, 700.0))}
-        translated = trainer.translate_validation(N_SCORED, SearchConfig().of_model(tuned.search), tuned.shortlist)
+        metrics = {"loss": loss, "perplexity": perplexity(loss)}
+        translated = self.validator.translate(N_SCORED, SearchConfig().of_model(tuned.search), tuned.shortlist)
         _, translations, references = zip(*translated, strict=True)
         found = scores(translations, references, trainer.config.data.target_lang)
         return Provenance(
@@ -280,7 +282,7 @@ class TrainingLoop:
         )
         self._record({**metrics, "valid_bleu": provenance.scores[0].value, "published": 1.0})
         search = SearchConfig().of_model(tuned.search)
-        for source, translation, reference in self.trainer.translate_validation(N_EXAMPLES, search, tuned.shortlist):
+        for source, translation, reference in self.validator.translate(N_EXAMPLES, search, tuned.shortlist):
             self.journal.say(f"  source       {source}\n  translation  {translation}\n  reference    {reference}\n")
 
 

@@ -19,6 +19,7 @@ from multihead.config.schema import RunConfig, Settings
 from multihead.console import Log
 from multihead.data.shards import CorpusSummary, open_training_shards
 from multihead.hardware.flops import counted_flops
+from multihead.hardware.memory import keep_freed_memory
 from multihead.model.build import build_model
 from multihead.model.weights import count_parameters
 from multihead.runs.request import TrainingRequest
@@ -133,6 +134,7 @@ def measured_speed(shape: RunConfig, data: Path, n_processes: int = 1) -> Speed:
         },
         start=shape,
     )
+    keep_freed_memory()
     trainer = Trainer(timed, data, SubwordTokenizer.load(data / "tokenizer.json"))
     for _ in range(WARM_UP_STEPS):
         trainer.step()

@@ -18,6 +18,7 @@ from multihead.console import Log, log_to
 from multihead.distributed.process_group import ProcessGroup, process_group, under_torchrun
 from multihead.distributed.sharding import shard_like
 from multihead.hardware.device import precision_name
+from multihead.hardware.memory import keep_freed_memory
 from multihead.interop.formats import describe_export_support
 from multihead.model.weights import count_parameters, load_weights, weights_of
 from multihead.runs.base_model import open_base_model
@@ -64,6 +65,7 @@ def _exit_by_signal(number: int) -> NoReturn:
 def _make_trainer(request: TrainingRequest, group: ProcessGroup, log: Log, started: float) -> Trainer:
     """A trainer that stands where the run stopped, or at its beginning."""
     run_config, data = group.on_main(lambda: setup_run(request, log, group.world_size))
+    keep_freed_memory()
     trainer = Trainer(run_config, data, SubwordTokenizer.load(data / "tokenizer.json"), group)
     trainer.state.seconds = group.on_main(lambda: time.monotonic() - started)
     if saved := group.on_main(lambda: _checkpoint_to_resume(request.output, log)):

@@ -1,12 +1,20 @@
-"""TODO."""
+"""Checkpoints of a run: everything that it needs to continue, in a folder `step-N`.
+
+storage/checkpoints.py finds, verifies and prunes these folders.
+"""
 
 import json
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
+
+from torch import Tensor, nn
+from torch.optim import Optimizer
 
 from multihead.config.schema import RunConfig
 from multihead.config.serialization import to_json
 from multihead.data.epochs import Cursor
+from multihead.distributed.sharding import shard_like
 from multihead.errors import UserError
 from multihead.model.weights import Tensors, to_arrays, to_tensors
 from multihead.storage.arrays import read_arrays, write_arrays
@@ -20,34 +28,42 @@ FORMAT = 1
 
 @dataclass(slots=True, kw_only=True)
 class TrainState:
-    """Where a run stands: numbers only, since order and dropout are functions of (seed, epoch) and (seed, step)."""
+    """How far a run is. There is no generator state: order and dropout are functions of (seed, epoch), (seed, step)."""
 
     step: int = 0
     cursor: Cursor = field(default_factory=Cursor)
-    tokens_seen: int = 0  # target tokens, padding left out
-    seconds: float = 0.0  # spent training, over all sessions
-    best_loss: float | None = None  # of validation, a token
+    tokens_seen: int = 0  # target tokens without padding
+    seconds: float = 0.0  # since the run began, without the time between its sessions
+    best_loss: float | None = None  # on the validation pairs, in nats per token
     best_step: int = 0
     validations_since_best: int = 0
-    skipped: int = 0  # steps left out for an infinite or undefined gradient
+    skipped: int = 0  # steps without an update, since the gradient was infinite or NaN
+
+    def record_validation(self, loss: float) -> bool:
+        """Record a validation loss at this step, and return whether it is the best so far."""
+        is_best = self.best_loss is None or loss < self.best_loss
+        self.validations_since_best = 0 if is_best else self.validations_since_best + 1
+        if is_best:
+            self.best_loss, self.best_step = loss, self.step
+        return is_best
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Checkpoint:
-    """Everything that a run needs to go on."""
+    """Everything that a run needs to continue."""
 
     weights: Tensors
-    optimizer: Tensors
+    optimizer: Tensors  # by name, such as "exp_avg.encoder.0.feed_forward.w_1.weight"
     state: TrainState
     config: RunConfig
     tokenizer_json: str
 
 
-# Checkpoints
-
-
 def save_checkpoint(checkpoints: Path, checkpoint: Checkpoint) -> Path:
-    """Write `step-N`. A crash at any moment leaves the checkpoints before it, and at most a folder to be swept."""
+    """Write the folder `step-N` and return it.
+
+    A crash at any moment leaves the earlier checkpoints intact, and at most a partial folder that is removed on resume.
+    """
     final = checkpoints / f"step-{checkpoint.state.step}"
     with atomic_directory(final) as aside:
         write_arrays(aside / "model.safetensors", to_arrays(checkpoint.weights))
@@ -65,10 +81,10 @@ def save_checkpoint(checkpoints: Path, checkpoint: Checkpoint) -> Path:
 
 
 def load_checkpoint(folder: Path) -> Checkpoint:
-    """A checkpoint whose sums have been verified."""
+    """Load a checkpoint; the caller has verified its checksums."""
     document = json.loads((folder / "state.json").read_text(encoding="utf-8"))
     if document.pop("format") > FORMAT:
-        raise UserError(f"{folder} was written by a newer version: update multihead")
+        raise UserError(f"{folder} was written by a newer version of multihead: update multihead")
     cursor = Cursor(**document.pop("cursor"))
     if "stale" in document:  # the name in older versions
         document["validations_since_best"] = document.pop("stale")
@@ -82,10 +98,42 @@ def load_checkpoint(folder: Path) -> Checkpoint:
 
 
 def average_checkpoints(checkpoints: list[Path]) -> Tensors:
-    """§6.1: the mean of the weights of several checkpoints, one in memory at a time."""
+    """Return the mean of the weights of several checkpoints (§6.1), with one checkpoint in memory at a time."""
     total: Tensors = {}
     for folder in checkpoints:
         verify(folder, [WEIGHTS])
         for name, tensor in to_tensors(read_arrays(folder / "model.safetensors")).items():
             total[name] = total[name] + tensor.double() if name in total else tensor.double()
     return {name: (tensor / len(checkpoints)).float() for name, tensor in total.items()}
+
+
+def optimizer_tensors(model: nn.Module, optimizers: Sequence[Optimizer]) -> Tensors:
+    """Return the state of the optimizers by its kind and the name of the parameter."""
+    return {
+        f"{kind}.{name}": tensor
+        for optimizer in optimizers
+        for name, parameter in model.named_parameters()
+        for kind, tensor in optimizer.state.get(parameter, {}).items()
+    }
+
+
+def load_optimizer_tensors(model: nn.Module, optimizers: Sequence[Optimizer], tensors: Tensors) -> None:
+    """Load what `optimizer_tensors` returned, in shards where the parameters are sharded."""
+    by_parameter: dict[str, dict[str, Tensor]] = {}
+    for name, tensor in tensors.items():
+        kind, _, parameter_name = name.partition(".")
+        by_parameter.setdefault(parameter_name, {})[kind] = tensor
+    names = {parameter: name for name, parameter in model.named_parameters()}
+    for optimizer in optimizers:
+        parameters = [parameter for group in optimizer.param_groups for parameter in group["params"]]
+        state = {
+            index: {kind: _placed(tensor, parameter) for kind, tensor in by_parameter[names[parameter]].items()}
+            for index, parameter in enumerate(parameters)
+            if names[parameter] in by_parameter
+        }
+        optimizer.load_state_dict({**optimizer.state_dict(), "state": state})
+
+
+def _placed(tensor: Tensor, parameter: Tensor) -> Tensor:
+    """Return a tensor in shards like those of its parameter; a step count has no shards."""
+    return shard_like(tensor, parameter) if tensor.shape == parameter.shape else tensor

@@ -346,7 +346,7 @@ def test_a_curve_is_equation_3() -> None:
 
 def test_a_preset_has_its_own_decay() -> None:
     curve, run = schedule.curve_of_preset("tiny"), configure(preset("tiny"))
-    assert curve.rate(10_000) == learning_rate(10_000, 128, run.train, share=0.5)
+    assert curve.rate(10_000) == learning_rate(10_000, 128, run.train, progress=0.5)
     assert curve.rate(run.train.steps) == 0
     assert curve.rate(run.train.steps + 1) is None
     assert curve.rate(curve.peak_step) == max(curve.rate(step) or 0 for step in range(1, 400))

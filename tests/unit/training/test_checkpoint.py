@@ -123,6 +123,22 @@ def test_a_checkpoint_of_a_newer_format_is_refused_by_name(tmp_path: Path) -> No
         load_checkpoint(folder)
 
 
+def test_a_checkpoint_of_an_older_version_loads(tmp_path: Path) -> None:
+    """What is called validations_since_best now was called stale."""
+    folder = save_checkpoint(tmp_path, sample())
+    state = json.loads((folder / "state.json").read_text(encoding="utf-8"))
+    state["stale"] = state.pop("validations_since_best") + 3
+    (folder / "state.json").write_text(json.dumps(state), encoding="utf-8")
+    assert load_checkpoint(folder).state.validations_since_best == 3
+
+
+def test_the_best_validation_is_remembered() -> None:
+    state = TrainState()
+    for state.step, loss in ((10, 2.0), (20, 1.0), (30, 1.5), (40, 1.0)):
+        state.record_validation(loss)
+    assert (state.best_loss, state.best_step, state.validations_since_best) == (1.0, 20, 2)
+
+
 def test_pruning_keeps_what_it_is_told_to(tmp_path: Path) -> None:
     for step in (1, 2, 10, 30):
         save_checkpoint(tmp_path, sample(step))

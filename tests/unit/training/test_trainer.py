@@ -1,64 +1,19 @@
-"""§5 against its formulas: the rate, one step."""
+"""One step: what it computes, and what must not change it."""
 
 import math
 from pathlib import Path
 
-import numpy as np
 import pytest
 import torch
 from torch import Tensor
 
-from multihead.config.resolve import configure
-from multihead.config.schema import Settings, TrainConfig
-from multihead.data.parallel_text import from_files
-from multihead.data.prepare import prepare
-from multihead.hardware.device import pick_precision
-from multihead.text.tokenizer import PAD_ID, SubwordTokenizer
+from multihead.text.tokenizer import PAD_ID
 from multihead.training.batch import Batch
 from multihead.training.loss import smoothed_loss
+from multihead.training.metrics import RunningTotals
 from multihead.training.schedule import learning_rate
-from multihead.training.trainer import RunningTotals, Trainer
-from tests.conftest import QUICK
-
-
-@pytest.fixture(scope="module")
-def prepared(toy_text: tuple[Path, Path], tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("prepared") / "data"
-    prepare(from_files(*toy_text), folder, configure(QUICK).data)
-    return folder
-
-
-def trainer(data: Path, **settings: object) -> Trainer:
-    tokenizer = SubwordTokenizer.load(data / "tokenizer.json")
-    named: Settings = {name.replace("__", "."): value for name, value in settings.items()}
-    return Trainer(configure(QUICK, {"model.vocab_size": tokenizer.vocab_size}, named), data, tokenizer)
-
-
-# The schedule
-
-
-def test_the_rate_is_equation_3() -> None:
-    for step in (1, 100, 3999, 4000, 4001, 100_000):
-        expected = 512**-0.5 * min(step**-0.5, step * 4000**-1.5)
-        assert learning_rate(step, 512, TrainConfig()) == pytest.approx(expected, rel=1e-12)
-
-
-def test_the_rate_peaks_at_the_end_of_warm_up() -> None:
-    rates = [learning_rate(step, 512, TrainConfig(warmup=50)) for step in range(1, 200)]
-    assert int(np.argmax(rates)) + 1 == 50
-    assert learning_rate(50, 512, TrainConfig(warmup=50, lr_scale=2)) == 2 * rates[49]
-
-
-def test_a_linear_decay_ends_at_zero() -> None:
-    """Up with the step, down with the share of the run that is done."""
-    config = TrainConfig(warmup=50, lr_decay="linear")
-    peak = learning_rate(50, 512, TrainConfig(warmup=50))
-    assert learning_rate(25, 512, config, share=0.1) == pytest.approx(peak / 2)
-    assert learning_rate(200, 512, config, share=0.25) == pytest.approx(0.75 * peak)
-    assert learning_rate(999, 512, config, share=1.0) == 0.0
-
-
-# A step
+from multihead.training.trainer import Trainer
+from tests.unit.training.conftest import trainer
 
 
 def weights(run: Trainer) -> Tensor:
@@ -76,6 +31,16 @@ def test_a_step_is_adam_at_the_rate_of_equation_3(prepared: Path) -> None:
     run.step()
     moved = (weights(run) - before).abs().max().item()
     assert moved == pytest.approx(learning_rate(1, 16, run.config.train), rel=1e-3)
+
+
+def test_a_new_trainer_leaves_the_global_generator_as_it_was(prepared: Path) -> None:
+    """Its weights are a function of the seed alone."""
+    torch.manual_seed(7)
+    expected = torch.rand(3)
+    torch.manual_seed(7)
+    one = trainer(prepared)
+    assert torch.equal(torch.rand(3), expected)
+    assert torch.equal(weights(one), weights(trainer(prepared)))
 
 
 def test_dropout_is_a_function_of_seed_and_step(prepared: Path) -> None:
@@ -181,7 +146,7 @@ def test_the_gradient_can_be_clipped(prepared: Path) -> None:
     run = trainer(prepared, train__clip_norm=0.01, model__dropout=0.0)
     batch = run._read(next(run._stream)[0])
     run._backward(batch, batch.n_tokens)
-    assert run._gradient_is_usable()
+    assert run._clip_gradient()
     norms = [parameter.grad.norm() for parameter in run.model.parameters() if parameter.grad is not None]
     assert torch.stack(norms).norm().item() == pytest.approx(0.01, rel=1e-3)
 
@@ -212,32 +177,6 @@ def test_a_restored_run_goes_on_bit_for_bit(prepared: Path, optimizer: str) -> N
     for _ in range(7):
         second.step()
     assert torch.equal(weights(second), weights(whole))
-
-
-def test_validation_measures_perplexity_and_bleu(prepared: Path) -> None:
-    metrics = trainer(prepared).validate(most=1000)
-    assert metrics["valid_perplexity"] == pytest.approx(math.exp(metrics["valid_loss"]))
-    assert 0 <= metrics["valid_bleu"] <= 100
-
-
-def test_validation_does_not_depend_on_the_batch_size(prepared: Path) -> None:
-    losses = [trainer(prepared, data__batch_tokens=tokens).validation_loss() for tokens in (33, 100, 1000)]
-    assert losses == pytest.approx([losses[0]] * 3, rel=1e-5)
-
-
-@pytest.mark.parametrize("ability", ["avx512_bf16", "amx_bf16"])
-def test_precision_is_chosen_by_the_hardware(ability: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    cpu = torch.device("cpu")
-    for has_it, precision in ((True, torch.bfloat16), (False, torch.float32)):
-        monkeypatch.setattr(torch.cpu, "get_capabilities", lambda has_it=has_it: {ability: has_it}, raising=False)
-        assert pick_precision("auto", cpu) == precision
-        assert pick_precision("bfloat16", cpu) == torch.bfloat16
-        assert pick_precision("float32", cpu) == torch.float32
-
-
-def test_a_torch_that_does_not_say_what_a_cpu_can_do_trains_in_float32(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delattr(torch.cpu, "get_capabilities", raising=False)
-    assert pick_precision("auto", torch.device("cpu")) == torch.float32
 
 
 @pytest.mark.parametrize("optimizer", ["adam", "muon"])

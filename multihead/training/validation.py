@@ -1,0 +1,78 @@
+"""Validation: loss, greedy translations and BLEU on the validation pairs of a corpus."""
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import torch
+
+from multihead.config.schema import DataConfig, SearchConfig
+from multihead.data.shards import Shards
+from multihead.evaluation.metrics import bleu
+from multihead.model.transformer import Transformer
+from multihead.storage.shortlist import Shortlist
+from multihead.text.tokenizer import SubwordTokenizer
+from multihead.training.batch import validation_batches
+from multihead.training.metrics import Metrics, perplexity
+from multihead.training.objective import Objective
+from multihead.translation.search.beam import search
+from multihead.translation.search.candidates import Candidates
+
+GREEDY = SearchConfig(beam=1)  # fast, and close enough to beam search to follow a run
+
+
+class TranslatedPair(NamedTuple):
+    """A validation pair and the model's translation of its source."""
+
+    source: str
+    translation: str
+    reference: str
+
+
+@dataclass(frozen=True, slots=True)
+class Validator:
+    """Measures a model on validation pairs, in the precision of its weights."""
+
+    model: Transformer
+    tokenizer: SubwordTokenizer
+    shards: Shards
+    config: DataConfig
+
+    def metrics(self, bleu_sentences: int) -> Metrics:
+        """Return loss and perplexity on all pairs, and BLEU on the first `bleu_sentences` unless that is 0."""
+        loss = self.loss()
+        metrics = {"valid_loss": loss, "valid_perplexity": perplexity(loss)}
+        if bleu_sentences:
+            metrics["valid_bleu"] = self.bleu(bleu_sentences)
+        return metrics
+
+    @torch.inference_mode()
+    def loss(self) -> float:
+        """Return the cross-entropy in nats per token, without label smoothing or dropout."""
+        self.model.eval()
+        objective, device = Objective(self.model), next(self.model.parameters()).device
+        total, n_tokens = 0.0, 0
+        for _, batch in validation_batches(self.shards, self.config.batch_tokens):
+            total += float(objective(batch.to(device), smoothing=0.0, r_drop=0.0)[1])
+            n_tokens += batch.n_tokens
+        return total / n_tokens
+
+    def bleu(self, n_pairs: int) -> float:
+        """Return BLEU of greedy translations of the first pairs."""
+        _, translations, references = zip(*self.translate(n_pairs), strict=True)
+        return bleu(translations, references, self.config.target_lang)
+
+    def translate(
+        self, n_pairs: int, config: SearchConfig = GREEDY, shortlist: Shortlist | None = None
+    ) -> list[TranslatedPair]:
+        """Translate the first pairs, in the order of the corpus."""
+        self.model.eval()
+        device = next(self.model.parameters()).device
+        candidates = Candidates(shortlist, device) if shortlist else None
+        translated: dict[int, TranslatedPair] = {}
+        for pairs, batch in validation_batches(self.shards, self.config.batch_tokens, n_pairs):
+            results = search([self.model], batch.source.to(device), config, shortlist=candidates)
+            for pair, result in zip(pairs.tolist(), results, strict=True):
+                source, reference = (self.tokenizer.decode(ids.tolist()) for ids in self.shards[pair])
+                translation = self.tokenizer.decode(result.best(1)[0].tokens)
+                translated[pair] = TranslatedPair(source, translation, reference)
+        return [translated[pair] for pair in sorted(translated)]

@@ -1,0 +1,23 @@
+"""Perplexity, and the means that a line of the log shows."""
+
+import math
+
+import pytest
+
+from multihead.distributed.process_group import SINGLE_PROCESS
+from multihead.training.metrics import RunningTotals, perplexity
+
+
+def test_perplexity_does_not_overflow() -> None:
+    assert perplexity(2.0) == pytest.approx(math.e**2)
+    assert math.isfinite(perplexity(1e6))
+
+
+def test_metrics_are_means_per_token() -> None:
+    totals = RunningTotals(loss=30.0, plain_loss=20.0, n_tokens=10, seconds=2.0)
+    metrics = totals.metrics(SINGLE_PROCESS)
+    assert metrics == {"loss": 3.0, "perplexity": pytest.approx(math.e**2), "tokens_per_second": 5.0}
+
+
+def test_totals_of_no_steps_divide_by_nothing() -> None:
+    assert RunningTotals().metrics(SINGLE_PROCESS)["loss"] == 0.0
