@@ -1,4 +1,7 @@
-"""Work that is shared out to a process for each core. What is imported here is imported by each of them: no torch."""
+"""Ordered maps over threads and processes, and calls in a process of their own.
+
+Worker processes import this module and the mapped function, so neither may import torch.
+"""
 
 import contextlib
 import multiprocessing
@@ -6,9 +9,10 @@ import os
 import sys
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import Future, ProcessPoolExecutor, ThreadPoolExecutor
+from concurrent.futures import Executor, Future, ProcessPoolExecutor, ThreadPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from itertools import chain, islice
+from multiprocessing.context import SpawnContext, SpawnProcess
 from types import ModuleType
 from typing import ParamSpec, TypeVar
 
@@ -20,68 +24,87 @@ Parameters = ParamSpec("Parameters")
 
 
 def n_cores() -> int:
-    """Those that this process may use."""
+    """Return the number of CPU cores that this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
-def map_in_processes(make: Callable[[Item], Result], items: Iterable[Item], few: int) -> Iterator[Result]:
-    """`map` by a process for each core, the results in order; `few` items or less are not worth starting them."""
+def map_in_processes(function: Callable[[Item], Result], items: Iterable[Item], min_items: int = 2) -> Iterator[Result]:
+    """Yield `function(item)` in the order of the items, computed by a process for each core.
+
+    Fewer than `min_items` are not worth starting processes for; they are mapped in this one.
+    """
     iterator = iter(items)
-    first = list(islice(iterator, few + 1))
-    if len(first) <= few or n_cores() == 1:
-        yield from map(make, chain(first, iterator))
+    first = list(islice(iterator, min_items))
+    items = chain(first, iterator)
+    if len(first) < min_items or n_cores() == 1:
+        yield from map(function, items)
         return
-    with ProcessPoolExecutor(n_cores(), mp_context=multiprocessing.get_context("spawn")) as pool:
+    with ProcessPoolExecutor(n_cores(), mp_context=_WorkerContext(), initializer=_use_one_core) as pool:
         try:
-            yield from _map_ahead(pool, make, chain(first, iterator), 2 * n_cores())
+            yield from _map_ahead(pool, function, items, 2 * n_cores())
         except BrokenProcessPool:
-            raise UserError("a process that shared the work was killed: is there too little memory?") from None
+            raise UserError("a worker process was killed, possibly because memory ran out") from None
+
+
+def map_in_threads(function: Callable[[Item], Result], items: Iterable[Item], n_threads: int) -> Iterator[Result]:
+    """Yield `function(item)` in the order of the items, with up to `n_threads` calls under way."""
+    if n_threads == 1:
+        yield from map(function, items)
+        return
+    with ThreadPoolExecutor(n_threads) as pool:
+        yield from _map_ahead(pool, function, items, n_threads)
 
 
 def _map_ahead(
-    pool: ProcessPoolExecutor, make: Callable[[Item], Result], items: Iterable[Item], n: int
+    pool: Executor, function: Callable[[Item], Result], items: Iterable[Item], n_ahead: int
 ) -> Iterator[Result]:
-    """Results in order, `n` of them under way."""
+    """Yield results in order while at most `n_ahead` calls are under way; `Executor.map` would read all items first."""
     under_way: deque[Future[Result]] = deque()
     for item in items:
-        with _without_main():
-            under_way.append(pool.submit(make, item))
-        if len(under_way) == n:
+        under_way.append(pool.submit(function, item))
+        if len(under_way) == n_ahead:
             yield under_way.popleft().result()
     while under_way:
         yield under_way.popleft().result()
 
 
+def run_in_subprocess(
+    function: Callable[Parameters, Result], *args: Parameters.args, **kwargs: Parameters.kwargs
+) -> Result:
+    """Call a function in a new process, which shares no memory, threads or allocator with this one."""
+    with ProcessPoolExecutor(1, mp_context=multiprocessing.get_context("spawn")) as pool:
+        return pool.submit(function, *args, **kwargs).result()
+
+
+# Worker processes
+
+
+def _use_one_core() -> None:
+    """Keep the tokenizers library from starting threads in a process that has one core for itself."""
+    os.environ["TOKENIZERS_PARALLELISM"] = "false"
+
+
+class _WorkerProcess(SpawnProcess):
+    """A process that does not import the main program.
+
+    multiprocessing imports it in every process that it spawns, so a script without `if __name__ == "__main__"` would
+    run again in each of them. Our workers need nothing of it.
+    """
+
+    def start(self) -> None:
+        with _hidden_main():
+            super().start()
+
+
+class _WorkerContext(SpawnContext):
+    Process = _WorkerProcess
+
+
 @contextlib.contextmanager
-def _without_main() -> Iterator[None]:
-    """A process that starts in here does not import the program that asks for it: a script without a guard would start
-    all over again."""
+def _hidden_main() -> Iterator[None]:
     main = sys.modules["__main__"]
     sys.modules["__main__"] = ModuleType("__main__")
     try:
         yield
     finally:
         sys.modules["__main__"] = main
-
-
-def run_in_subprocess(
-    function: Callable[Parameters, Result], *args: Parameters.args, **kwargs: Parameters.kwargs
-) -> Result:
-    """Call a function in a process of its own, which inherits no memory, threads or allocator."""
-    with ProcessPoolExecutor(1, mp_context=multiprocessing.get_context("spawn")) as pool:
-        return pool.submit(function, *args, **kwargs).result()
-
-
-def map_ahead(make: Callable[[Item], Result], of: Iterable[Item], n: int) -> Iterator[Result]:
-    """`map` with `n` calls under way at a time, the results in order."""
-    if n == 1:
-        yield from map(make, of)
-        return
-    with ThreadPoolExecutor(n) as pool:
-        under_way: deque[Future[Result]] = deque()
-        for one in of:
-            under_way.append(pool.submit(make, one))
-            if len(under_way) == n:
-                yield under_way.popleft().result()
-        while under_way:
-            yield under_way.popleft().result()

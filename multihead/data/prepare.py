@@ -2,8 +2,6 @@
 
 import hashlib
 import json
-import multiprocessing
-import os
 from collections.abc import Iterable, Iterator
 from dataclasses import asdict, dataclass, replace
 from functools import partial
@@ -108,7 +106,7 @@ def _clean_into(spool: Spool, text: ParallelText, config: DataConfig, report: Cl
     duplicates = DuplicateFinder(spool.folder)
     for number, (pairs, _) in enumerate(text.corpora()):
         typical, pairs = _with_typical_ratio(pairs, config)
-        for kept in map_in_processes(partial(clean_chunk, config=config, typical=typical), chunks(pairs), few=4):
+        for kept in map_in_processes(partial(clean_chunk, config=config, typical=typical), chunks(pairs), min_items=5):
             report.add(kept)
             spool.write(kept.text, len(kept.fingerprints), number)
             smallest.add(kept.source_fingerprints)
@@ -172,7 +170,7 @@ def _tokenizer(
 def _encode(encoder: "_Encoder", spool: Spool, report: CleaningReport, weights: list[float]) -> list[CorpusPart]:
     """Write the shards of train and of what is held out; what the corpora have come to."""
     parts = [CorpusPart(pairs=0, target_tokens=0, weight=weight) for weight in weights]
-    all_encoded = map_in_processes(partial(encoder.encode, spool), spool.segments, few=1)
+    all_encoded = map_in_processes(partial(encoder.encode, spool), spool.segments, min_items=2)
     for segment, encoded in zip(spool.segments, all_encoded, strict=True):
         part = parts[segment.corpus]
         parts[segment.corpus] = replace(
@@ -201,8 +199,6 @@ class _Encoder:
 
     def encode(self, spool: Spool, segment: SpoolSegment) -> _Encoded:
         """Training pairs, but for those whose source is held out: a shard for a segment."""
-        if multiprocessing.parent_process():
-            os.environ["TOKENIZERS_PARALLELISM"] = "false"  # every core has a process of its own
         tokenizer = SubwordTokenizer.load(self.folder / "tokenizer.json")
         too_long = 0
         with (

@@ -8,7 +8,7 @@ from itertools import islice, zip_longest
 from pathlib import Path
 from typing import overload
 
-from multihead.concurrency import map_ahead
+from multihead.concurrency import map_in_threads
 from multihead.config.resolve import search_config
 from multihead.config.schema import ModelSearch, RunConfig, SearchConfig, check_engine
 from multihead.errors import UserError
@@ -99,7 +99,7 @@ class Translator:
             return jobs, self._search([segment for job in jobs for segment in job.segments], config)
 
         windows = _windows(texts, chunk_size or self.engine.chunk_size)
-        for jobs, checked in map_ahead(search, windows, 1 if chunk_size else self.engine.prefetch):
+        for jobs, checked in map_in_threads(search, windows, 1 if chunk_size else self.engine.prefetch):
             results = iter(checked)
             for job in jobs:
                 yield self._write(job, list(islice(results, len(job.segments))), config, align)
