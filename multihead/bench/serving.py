@@ -72,7 +72,7 @@ def bench_serving(model: str, engine: str, seconds: float) -> Report:
 def _serving(model: str, engine: str, batch: int) -> Iterator[tuple[int, tuple[str, str]]]:
     """The port and the languages of a server in a process of its own."""
     command = [sys.executable, "-m", "multihead", "serve", model, "--port=0", "--no-log"]
-    command += [f"--engine={engine}", f"--batch={batch}"]
+    command += [f"--engine={engine}", f"--max-batch={batch}"]
     with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as process:
         assert process.stderr
         said = ""
@@ -80,7 +80,7 @@ def _serving(model: str, engine: str, batch: int) -> Iterator[tuple[int, tuple[s
             said += line
             if line.startswith("ready"):
                 break
-        address, pair = re.search(r":(\d+) answers", said), re.search(r"ready: (\S+) to (\w+)", said)
+        address, pair = re.search(r":(\d+); loading", said), re.search(r"ready: (\S+) to (\w+)", said)
         if not address or not pair:
             raise UserError(f"the server did not start: {said.strip()}")
         try:

@@ -1,57 +1,78 @@
-"""TODO."""
+"""`multihead serve`."""
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, TypeVar
 
 import typer
 
 from multihead.cli.options import Engine
 from multihead.config.schema import check_engine
 from multihead.console import say
-from multihead.errors import UserError
+from multihead.errors import require
+
+Value = TypeVar("Value", int, float, str)
 
 
 def serve_command(
-    models: Annotated[list[str], typer.Argument(help="Models: folders, names of bundled ones, or hf:owner/name.")],
-    host: Annotated[
-        str, typer.Option(help="Address to listen on; 0.0.0.0 for every one of this machine.")
-    ] = "127.0.0.1",
-    port: Annotated[int, typer.Option(min=0, max=65535, help="Port to listen on; 0 for any that is free.")] = 5000,
+    models: Annotated[
+        list[str], typer.Argument(help="One model per pair of languages: folders, bundled names or hf:owner/name.")
+    ],
+    host: Annotated[str, typer.Option(help="Address to listen on; 0.0.0.0 for all interfaces.")] = "127.0.0.1",
+    port: Annotated[int, typer.Option(min=0, max=65535, help="Port to listen on; 0 picks a free one.")] = 5000,
     api_keys: Annotated[
-        Path | None, typer.Option(help="File with a key a line; without a key nobody is served.")
+        Path | None, typer.Option(help="File with one API key per line; if set, requests need one of these keys.")
     ] = None,
-    rate: Annotated[
-        str, typer.Option(help="How often one client may ask, such as 60/minute; empty for no limit.")
+    rate_limit: Annotated[
+        str, typer.Option(help="Requests per client, such as 60/minute.  [default: no limit]", show_default=False)
     ] = "",
     proxy: Annotated[
         list[str] | None,
-        typer.Option(help="Address or network of a proxy whose X-Forwarded-For is trusted; may be repeated."),
+        typer.Option(help="Address or network of a proxy whose X-Forwarded-For header is trusted; may be repeated."),
     ] = None,
-    characters: Annotated[
-        int, typer.Option(min=1, help="Characters of a text; a request has up to 10 times as many.")
+    max_characters: Annotated[
+        int, typer.Option(min=1, help="Characters per text; a request may have 10 times as many.")
     ] = 5000,
-    waiting: Annotated[int, typer.Option(min=1, help="Characters that may wait, of all requests together.")] = 100_000,
-    batch: Annotated[int, typer.Option(min=1, help="Sentences translated at a time, of all requests together.")] = 32,
-    seconds: Annotated[float, typer.Option(min=0.1, help="Time for an answer; what takes longer is given up.")] = 30.0,
-    log: Annotated[bool, typer.Option(help="A line of JSON on stderr for each request, without its text.")] = True,
+    max_queued_characters: Annotated[
+        int, typer.Option(min=1, help="Characters that may wait for translation, over all requests.")
+    ] = 100_000,
+    max_batch: Annotated[int, typer.Option(min=1, help="Sentences translated together, over all requests.")] = 32,
+    timeout: Annotated[float, typer.Option(min=0.1, help="Seconds after which a request fails.")] = 30.0,
+    log: Annotated[bool, typer.Option(help="Log each request to stderr as a line of JSON, without its text.")] = True,
     engine: Engine = "auto",
+    characters: Annotated[int | None, typer.Option(min=1, hidden=True)] = None,
+    waiting: Annotated[int | None, typer.Option(min=1, hidden=True)] = None,
+    batch: Annotated[int | None, typer.Option(min=1, hidden=True)] = None,
+    seconds: Annotated[float | None, typer.Option(min=0.1, hidden=True)] = None,
+    rate: Annotated[str | None, typer.Option(hidden=True)] = None,
 ) -> None:
-    """Translate for others: LibreTranslate's HTTP interface, and a page that shows what the model attends to."""
+    """Run a translation server: LibreTranslate's HTTP interface, and a web page that shows attention."""
     check_engine(engine)
-    try:
-        from multihead.serve.server import Options, serve
-        from multihead.serve.service import Limits
-    except ModuleNotFoundError as error:
-        raise UserError(f"serving needs {error.name}: pip install 'multihead[serve]'") from None
-    limits = Limits(characters=characters, waiting=waiting, batch=batch, seconds=seconds)
-    options = Options(
+    require("multihead.serve.server", extra="serve")
+    from multihead.serve.options import Limits, ServerOptions
+    from multihead.serve.server import serve
+
+    limits = Limits(
+        characters=_renamed(characters, "--characters", max_characters, "--max-characters"),
+        queued_characters=_renamed(waiting, "--waiting", max_queued_characters, "--max-queued-characters"),
+        batch=_renamed(batch, "--batch", max_batch, "--max-batch"),
+        seconds=_renamed(seconds, "--seconds", timeout, "--timeout"),
+    )
+    options = ServerOptions(
         host=host,
         port=port,
         engine=engine,
         api_keys=api_keys,
-        rate=rate,
+        rate_limit=_renamed(rate, "--rate", rate_limit, "--rate-limit"),
         proxies=proxy or (),
         log=log,
         limits=limits,
     )
     serve(models, options, say)
+
+
+def _renamed(old: Value | None, old_name: str, new: Value, new_name: str) -> Value:
+    """Return the value of an option, which may be given by its old name."""
+    if old is None:
+        return new
+    say(f"{old_name} is now called {new_name}")
+    return old

@@ -1,4 +1,4 @@
-"""TODO."""
+"""API keys and rate limits."""
 
 import hmac
 import time
@@ -12,70 +12,72 @@ from limits.strategies import MovingWindowRateLimiter
 from multihead.errors import UsageError
 from multihead.serve.errors import Forbidden, RateLimited
 
-WRONG_KEYS = RateLimitItemPerMinute(10)  # of one client
+WRONG_KEYS = RateLimitItemPerMinute(10)  # per client network
 MAX_ADDRESS = 64  # characters
-MAX_CLIENTS = 10_000  # whose requests are counted at a time
+MAX_CLIENTS = 10_000  # counted at a time
 
 
 class Access:
-    """Which keys may ask, if any are set, and how often one client may, if that is limited."""
+    """The accepted API keys, if any are required, and the rate limit per client, if there is one."""
 
-    def __init__(self, keys: frozenset[str] = frozenset(), rate: str = "") -> None:
+    def __init__(self, keys: frozenset[str] = frozenset(), rate_limit: str = "") -> None:
         self.keys = keys
         try:
-            self._rate = parse(rate) if rate else None
+            self._rate = parse(rate_limit) if rate_limit else None
         except ValueError:
-            raise UsageError(f"--rate is a number by a time, such as 60/minute; got '{rate}'") from None
+            raise UsageError(f"--rate-limit takes requests per time, such as 60/minute; got '{rate_limit}'") from None
         self._storage = MemoryStorage()
         self._limiter = MovingWindowRateLimiter(self._storage)
 
     @classmethod
-    def read(cls, keys_file: Path | None, rate: str) -> "Access":
-        """With the keys of a file, one a line."""
+    def from_file(cls, keys_file: Path | None, rate_limit: str) -> "Access":
+        """Read the keys from a file with one key per line."""
         if keys_file is None:
-            return cls(rate=rate)
+            return cls(rate_limit=rate_limit)
         try:
             lines = keys_file.read_text(encoding="utf-8").split("\n")
-        except (OSError, UnicodeDecodeError) as problem:
-            raise UsageError(f"cannot read the keys in {keys_file}: {problem}") from None
+        except (OSError, UnicodeDecodeError) as error:
+            raise UsageError(f"cannot read the API keys in {keys_file}: {error}") from None
         keys = frozenset(line.strip() for line in lines if line.strip())
         if not keys:
-            raise UsageError(f"there is no key in {keys_file}")
-        return cls(keys, rate)
+            raise UsageError(f"{keys_file} contains no key")
+        return cls(keys, rate_limit)
 
     def check(self, key: object, client: str) -> None:
-        """Refuse a request that may not be made; `client` is an address."""
-        if len(self._storage.events) > MAX_CLIENTS:  # the storage never drops a client by itself
+        """Raise `Forbidden` or `RateLimited` unless this request is allowed; `client` is an IP address."""
+        if len(self._storage.events) > MAX_CLIENTS:  # the storage never removes a client
             self._storage.reset()
         network = _network(client)
         if self.keys:
             self._check_key(key, network)
-        if self._rate and not self._limiter.hit(self._rate, str(key) if self.keys else network):
-            raise self._too_often(self._rate, str(key) if self.keys else network)
+        counted = str(key) if self.keys else network
+        if self._rate and not self._limiter.hit(self._rate, counted):
+            raise self._rate_limited(self._rate, counted)
 
     def _check_key(self, key: object, network: str) -> None:
-        # After too many wrong keys not even a right one is accepted: guessing would go on otherwise.
+        # After too many wrong keys even a correct one is refused, or guessing could go on.
         if not self._limiter.test(WRONG_KEYS, "wrong key", network):
-            raise self._too_often(WRONG_KEYS, "wrong key", network)
-        if any(self._same(key, known) for known in self.keys):
+            raise self._rate_limited(WRONG_KEYS, "wrong key", network)
+        if any(_is_equal(key, known) for known in self.keys):
             return
-        if key:  # a missing one is no guess: our own page asks before a key is typed
+        if key:  # a missing key is not a guess: our own page sends requests before the user has entered one
             self._limiter.hit(WRONG_KEYS, "wrong key", network)
         raise Forbidden("Invalid API key")
 
-    def _too_often(self, rate: RateLimitItem, *who: str) -> RateLimited:
-        reset = self._limiter.get_window_stats(rate, *who).reset_time
-        return RateLimited(str(rate), max(1.0, reset - time.time()))
+    def _rate_limited(self, rate: RateLimitItem, *identifiers: str) -> RateLimited:
+        reset = self._limiter.get_window_stats(rate, *identifiers).reset_time
+        return RateLimited(f"Slowdown: {rate}", retry_after=reset - time.time())
 
-    def _same(self, key: object, known: str) -> bool:
-        return isinstance(key, str) and hmac.compare_digest(key.encode(errors="replace"), known.encode())
+
+def _is_equal(key: object, known: str) -> bool:
+    return isinstance(key, str) and hmac.compare_digest(key.encode(errors="replace"), known.encode())
 
 
 def _network(address: str) -> str:
-    """An IPv4 address, or the /64 network of an IPv6 address, in which a client chooses its addresses freely."""
+    """Return an IPv4 address, or the /64 network of an IPv6 address, in which a client can choose any address."""
     try:
         ip = ip_address(address)
-    except ValueError:  # whatever a proxy has forwarded
+    except ValueError:  # anything that a proxy has forwarded
         return address[:MAX_ADDRESS]
     if isinstance(ip, IPv4Address):
         return str(ip)

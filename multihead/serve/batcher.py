@@ -1,10 +1,10 @@
-"""Merges concurrent requests into batches, for one thread that owns the model. It knows nothing of HTTP.
+"""Merge concurrent requests into batches for the one thread that owns the model; knows nothing of HTTP.
 
-A request is a list of pieces (sentences). Each batch takes a piece from every waiting request in turn until it is full,
-so that a short request never waits for a long one to end: it is in the next batch.
+A request is a list of sentences. Each batch takes one sentence from every waiting request in turn until it is full, so
+a short request never waits for a long one to finish: it is part of the next batch.
 
-A request is admitted once, by `submit`. The function calls that it needs afterwards (`call`) are never refused because
-the queue is full: its work is not done twice.
+A request is admitted once, by `submit`. Function calls that it needs later (`run_exclusive`) are never refused because
+the queue is full, so that no work is done twice.
 """
 
 import threading
@@ -18,51 +18,50 @@ from typing import Any, TypeVar
 
 from multihead.config.schema import SearchConfig
 from multihead.serve.errors import Overloaded, ShuttingDown
+from multihead.serve.options import Limits
 from multihead.translation.translator import Translation
 
 Value = TypeVar("Value")
 Result = TypeVar("Result")
 Translate = Callable[[list[str], SearchConfig], list[Translation]]
 
-BATCH_SENTENCES = 32  # by default; more of them would only make the next ones wait
 BATCH_CHARACTERS = 4000
-DEFAULT_QUEUED_CHARACTERS = 100_000  # characters that may wait: some seconds of work
-MIN_WEIGHT = 50  # characters that even the shortest piece counts as
-TURN_SECONDS = 0.1  # of function calls before the next batch has its turn
+MIN_WEIGHT = 50  # characters that the shortest sentence counts as
+CALL_SECONDS = 0.1  # of function calls between two batches
 
 
-def weight(pieces: Sequence[str]) -> int:
-    """What pieces count against the bound."""
-    return sum(max(MIN_WEIGHT, len(piece)) for piece in pieces)
+def weight(sentences: Sequence[str]) -> int:
+    """Return how many characters sentences count as in the queue."""
+    return sum(max(MIN_WEIGHT, len(sentence)) for sentence in sentences)
 
 
 @dataclass(slots=True, eq=False)
 class _Request:
-    """Pieces of one client, some translated, some under way, some waiting."""
+    """The sentences of one client and the results so far."""
 
-    pieces: Sequence[str]
+    sentences: Sequence[str]
     config: SearchConfig
     deadline: float
     future: Future[list[Translation]]
-    taken: int = 0
+    n_taken: int = 0
     results: dict[int, Translation] = field(default_factory=dict)
 
     def is_over(self) -> bool:
-        """Whether nobody waits for it any more; one that is too late is told so."""
+        """True if the client has cancelled or its time is over; in the latter case fail the request."""
         if time.monotonic() > self.deadline:
             _fail(self.future, TimeoutError("the request waited too long"))
         return self.future.done()
 
-    def deliver(self, at: int, result: Translation) -> None:
-        self.results[at] = result
-        if len(self.results) == len(self.pieces):
+    def deliver(self, index: int, result: Translation) -> None:
+        self.results[index] = result
+        if len(self.results) == len(self.sentences):
             with suppress(InvalidStateError):
-                self.future.set_result([self.results[at] for at in range(len(self.pieces))])
+                self.future.set_result([self.results[index] for index in range(len(self.sentences))])
 
 
 @dataclass(slots=True, eq=False)
 class _Calls:
-    """A function that one client needs for each of some values."""
+    """A function to call for each of some values."""
 
     function: Callable[[Any], Any]
     values: Sequence[Any]
@@ -71,116 +70,121 @@ class _Calls:
     results: list[Any] = field(default_factory=list)
 
     def weight(self) -> int:
-        """What all of them count against the bound: no more than one batch."""
+        """Return how many characters the calls count as: at most one batch."""
         return min(BATCH_CHARACTERS, MIN_WEIGHT * len(self.values))
 
     def step(self) -> bool:
-        """Call the function once; return whether all is done, or nobody waits for it any more."""
+        """Call the function once; return True if all calls are done or nobody waits for them anymore."""
         if time.monotonic() > self.deadline:
             _fail(self.future, TimeoutError("the request waited too long"))
         if self.future.done():
             return True
         try:
             self.results.append(self.function(self.values[len(self.results)]))
-        except BaseException as error:  # the client gets it, and the thread lives on
+        except BaseException as error:  # reported to the client; the thread goes on
             _fail(self.future, error)
             return True
         if len(self.results) < len(self.values):
             return False
-        with suppress(InvalidStateError):  # cancelled at this very moment
+        with suppress(InvalidStateError):  # cancelled just now
             self.future.set_result(self.results)
         return True
 
 
 def _fail(future: Future[Any], error: BaseException) -> None:
-    """Hand an error to the client. A panic of a Rust library is no Exception, and would end the event loop's task."""
-    with suppress(InvalidStateError):  # cancelled at this very moment
+    """Pass an error to the client. A Rust panic is not an `Exception` and would end the task of the event loop."""
+    with suppress(InvalidStateError):  # cancelled just now
         future.set_exception(error if isinstance(error, Exception) else RuntimeError(type(error).__name__))
 
 
 class Batcher:
-    """A queue with a bound, and the thread that empties it."""
+    """A bounded queue, and the thread that empties it."""
 
     def __init__(
-        self, translate: Translate, most_waiting: int = DEFAULT_QUEUED_CHARACTERS, batch_pieces: int = BATCH_SENTENCES
+        self,
+        translate: Translate,
+        max_queued_characters: int = Limits().queued_characters,
+        max_batch: int = Limits().batch,
+        on_batch: Callable[[int], None] = lambda size: None,  # called with the size of every batch
     ) -> None:
-        self._translate, self._most_waiting, self._batch_pieces = translate, most_waiting, batch_pieces
+        self._translate, self._on_batch = translate, on_batch
+        self._max_queued_characters, self._max_batch = max_queued_characters, max_batch
         self._requests: deque[_Request] = deque()
         self._calls: deque[_Calls] = deque()
-        self._waiting = 0  # characters of pieces that are not yet translated
-        self._pace = 2000.0  # characters a second, measured as it goes
+        self._queued_characters = 0  # not yet translated
+        self._characters_per_second = 2000.0  # running estimate
         self._changed = threading.Condition()
-        self._closing = False
-        self.batch_sizes: Callable[[int], None] = lambda size: None  # told of every batch
+        self._is_closing = False
         self._thread = threading.Thread(target=self._work, name="batcher", daemon=True)
         self._thread.start()
 
     @property
-    def waiting(self) -> int:
-        return self._waiting
+    def queued_characters(self) -> int:
+        return self._queued_characters
 
-    def submit(self, pieces: Sequence[str], config: SearchConfig, seconds: float) -> Future[list[Translation]]:
-        """Translate these pieces within so many seconds. Cancelling the future takes back what is still waiting."""
-        request = _Request(pieces, config, time.monotonic() + seconds, Future())
-        if not pieces:
+    def submit(self, sentences: Sequence[str], config: SearchConfig, seconds: float) -> Future[list[Translation]]:
+        """Translate sentences within this time. Cancelling the future removes those that still wait."""
+        request = _Request(sentences, config, time.monotonic() + seconds, Future())
+        if not sentences:
             request.future.set_result([])
             return request.future
         with self._changed:
-            self._admit(weight(pieces))
+            self._admit(weight(sentences))
             self._requests.append(request)
             self._changed.notify()
         return request.future
 
-    def call(
+    def run_exclusive(
         self, function: Callable[[Value], Result], values: Sequence[Value], seconds: float
     ) -> Future[list[Result]]:
-        """Call a function for each value, in the thread that owns the model, for a request that is admitted."""
+        """Call a function for each value in the thread that owns the model, for a request that is already admitted."""
         calls = _Calls(function, values, time.monotonic() + seconds, Future())
         if not values:
             calls.future.set_result([])
             return calls.future
         with self._changed:
             self._check_open()
-            self._waiting += calls.weight()
+            self._queued_characters += calls.weight()
             self._calls.append(calls)
             self._changed.notify()
         return calls.future
 
     def _admit(self, weight: int) -> None:
         self._check_open()
-        # A request that is larger than the bound is taken if nothing else waits.
-        if self._waiting and self._waiting + weight > self._most_waiting:
-            raise Overloaded(max(1.0, self._waiting / self._pace))
-        self._waiting += weight
+        # A request larger than the queue is accepted if the queue is empty.
+        if self._queued_characters and self._queued_characters + weight > self._max_queued_characters:
+            seconds = max(1.0, self._queued_characters / self._characters_per_second)
+            raise Overloaded(f"too many requests are waiting; try again in {seconds:.0f} seconds", seconds)
+        self._queued_characters += weight
 
     def _check_open(self) -> None:
-        if self._closing:
+        if self._is_closing:
             raise ShuttingDown("the server is shutting down")
 
     def close(self, seconds: float) -> bool:
-        """Take no more, finish what is there, and end the thread; True if all was done in time."""
+        """Accept no more work, finish what is queued and end the thread; return True if that was done in time."""
         with self._changed:
-            self._closing = True
+            self._is_closing = True
             self._changed.notify()
         self._thread.join(seconds)
         return not self._thread.is_alive()
 
-    # The thread
+    # In the thread
 
     def _work(self) -> None:
         while True:
             with self._changed:
-                while not self._requests and not self._calls and not self._closing:
+                while not self._requests and not self._calls and not self._is_closing:
                     self._changed.wait()
                 if not self._requests and not self._calls:
                     return
                 batch = self._next_batch()
             if batch:
                 self._translate_batch(batch)
-            self._call_for(TURN_SECONDS)
+            self._run_calls(CALL_SECONDS)
 
-    def _call_for(self, seconds: float) -> None:
-        """Call functions of every client in turn, until none is left or the time is over."""
+    def _run_calls(self, seconds: float) -> None:
+        """Call functions of all clients in turn, until none is left or the time is over."""
         end = time.monotonic() + seconds
         while self._calls and time.monotonic() < end:
             calls = self._calls.popleft()
@@ -188,47 +192,45 @@ class Batcher:
                 self._calls.append(calls)
                 continue
             with self._changed:
-                self._waiting -= calls.weight()
+                self._queued_characters -= calls.weight()
 
     def _next_batch(self) -> list[tuple[_Request, int]]:
-        """A piece of every request that searches as the first one does, in turn, until the batch is full."""
+        """Take a sentence of every request with the search settings of the first, in turn, until the batch is full."""
         for request in [request for request in self._requests if request.is_over()]:
-            self._forget(request)
+            self._requests.remove(request)
+            self._queued_characters -= weight(request.sentences[request.n_taken :])
         if not self._requests:
             return []
         first = self._requests[0]
-        sharing = deque(request for request in self._requests if request.config == first.config)
+        compatible = deque(request for request in self._requests if request.config == first.config)
         batch: list[tuple[_Request, int]] = []
-        while (
-            sharing and len(batch) < self._batch_pieces and weight([r.pieces[at] for r, at in batch]) < BATCH_CHARACTERS
-        ):
-            request = sharing.popleft()
-            batch.append((request, request.taken))
-            request.taken += 1
-            if request.taken < len(request.pieces):
-                sharing.append(request)
-        # Those that have had a turn go to the end, so that another configuration comes to its own.
+        n_characters = 0
+        while compatible and len(batch) < self._max_batch and n_characters < BATCH_CHARACTERS:
+            request = compatible.popleft()
+            batch.append((request, request.n_taken))
+            n_characters += weight([request.sentences[request.n_taken]])
+            request.n_taken += 1
+            if request.n_taken < len(request.sentences):
+                compatible.append(request)
+        # Requests that had a turn go to the end, so that other search settings get theirs.
         served = {id(request): request for request, _ in batch}
         self._requests = deque(request for request in self._requests if id(request) not in served)
-        self._requests.extend(request for request in served.values() if request.taken < len(request.pieces))
+        self._requests.extend(request for request in served.values() if request.n_taken < len(request.sentences))
         return batch
 
-    def _forget(self, request: _Request) -> None:
-        self._requests.remove(request)
-        self._waiting -= weight(request.pieces[request.taken :])
-
     def _translate_batch(self, batch: list[tuple[_Request, int]]) -> None:
-        texts = [request.pieces[at] for request, at in batch]
-        began = time.monotonic()
+        sentences = [request.sentences[index] for request, index in batch]
+        start = time.monotonic()
         try:
-            results = self._translate(texts, batch[0][0].config)
-        except BaseException as error:  # a bug: the clients get it, and the thread lives on
+            results = self._translate(sentences, batch[0][0].config)
+        except BaseException as error:  # reported to the clients; the thread goes on
             for request, _ in batch:
                 _fail(request.future, error)
         else:
-            for (request, at), result in zip(batch, results, strict=True):
-                request.deliver(at, result)
-        self._pace += 0.2 * (weight(texts) / max(1e-3, time.monotonic() - began) - self._pace)
+            for (request, index), result in zip(batch, results, strict=True):
+                request.deliver(index, result)
+        speed = weight(sentences) / max(1e-3, time.monotonic() - start)
+        self._characters_per_second += 0.2 * (speed - self._characters_per_second)
         with self._changed:
-            self._waiting -= weight(texts)
-        self.batch_sizes(len(batch))
+            self._queued_characters -= weight(sentences)
+        self._on_batch(len(batch))

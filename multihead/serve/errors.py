@@ -1,29 +1,60 @@
-"""What stands before the routes: how large a body may be, who may ask and how often, what is counted and logged."""
+"""Errors that a client is told about, each with its HTTP status."""
 
 
-class Overloaded(Exception):
-    """Too much is waiting already; `seconds` says when to come again."""
+class ServeError(Exception):
+    """An error whose message is sent to the client as `{"error": message}`."""
 
-    def __init__(self, seconds: float) -> None:
-        super().__init__(f"too many requests are waiting; try again in {seconds:.0f} seconds")
-        self.seconds = seconds
+    status = 500
 
+    def __init__(self, message: str, retry_after: float | None = None) -> None:
+        super().__init__(message)
+        self.retry_after = retry_after  # seconds
 
-class ShuttingDown(Exception):
-    """The batcher is being shut down and takes no more."""
-
-
-class Forbidden(Exception):
-    """The key of a request is none of ours."""
+    @property
+    def headers(self) -> dict[str, str]:
+        return {} if self.retry_after is None else {"retry-after": str(max(1, round(self.retry_after)))}
 
 
-class RateLimited(Exception):
-    """A client asks more often than it may; `seconds` says when it may again."""
+class BadRequest(ServeError):
+    """The request is invalid or not supported."""
 
-    def __init__(self, limit: str, seconds: float) -> None:
-        super().__init__(f"Slowdown: {limit}")
-        self.seconds = seconds
+    status = 400
 
 
-class BadRequest(Exception):
-    """A request that cannot be served; the message is for the client."""
+class Forbidden(ServeError):
+    """The API key is missing or wrong."""
+
+    status = 403
+
+
+class BodyTooLarge(ServeError):
+    """The body is longer than any valid request."""
+
+    status = 413
+
+    @property
+    def headers(self) -> dict[str, str]:
+        return {"connection": "close"}  # the rest of the body is not read, so the connection cannot be reused
+
+
+class RateLimited(ServeError):
+    """A client sends more requests than it may, or too many wrong keys."""
+
+    status = 429
+
+
+class Unavailable(ServeError):
+    """The models are not loaded yet."""
+
+    status = 503
+
+    def __init__(self, message: str, retry_after: float = 5) -> None:
+        super().__init__(message, retry_after)
+
+
+class Overloaded(Unavailable):
+    """The queue is full."""
+
+
+class ShuttingDown(Unavailable):
+    """The server accepts no more work."""

@@ -1,11 +1,13 @@
-"""Languages by code and name, and which one a text is in, without asking another machine."""
+"""Names of languages, and detection of the language of a text on this machine."""
 
 import re
 from collections import Counter
 from dataclasses import dataclass
-from typing import Any
+from typing import Annotated, Any
 
-# Of the languages that people train models for; another one is called by its code.
+from pydantic import Field
+
+# Names of common languages; any other language is shown by its code.
 _NAMES = {
     **{"af": "Afrikaans", "ar": "Arabic", "bg": "Bulgarian", "bn": "Bengali", "ca": "Catalan", "cs": "Czech"},
     **{"cy": "Welsh", "da": "Danish", "de": "German", "el": "Greek", "en": "English", "eo": "Esperanto"},
@@ -18,7 +20,7 @@ _NAMES = {
     **{"uk": "Ukrainian", "ur": "Urdu", "vi": "Vietnamese", "zh": "Chinese"},
 }
 
-READ_CHARACTERS = 1000  # of a text, which is plenty to tell its language
+DETECTION_CHARACTERS = 1000  # the start of a text is enough to detect its language
 
 
 def name_of(code: str) -> str:
@@ -27,17 +29,17 @@ def name_of(code: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Detection:
-    """A language and how sure it is, from 0 to 100."""
+    """A language and its confidence in percent."""
 
     language: str
-    confidence: float
+    confidence: Annotated[float, Field(ge=0, le=100)]
 
 
 class Detector:
-    """Tells the served languages apart by their letters.
+    """Identify which of the served languages a text is in.
 
-    A regional code such as pt-BR stands for its base language (pt), unless several served codes share it. A language
-    that the detector does not know could be any text, so with one of them nothing is detected.
+    A regional code such as pt-BR stands for its base language (pt), unless several served codes share it. If the
+    detector does not know one of the languages, nothing is detected: any text could be in that language.
     """
 
     def __init__(self, codes: list[str]) -> None:
@@ -52,10 +54,10 @@ class Detector:
             self._identifier.set_languages(list(self._code_of))
 
     def rank(self, text: str) -> list[Detection]:
-        """Languages that the text may be in, most likely first. If nothing can be told: one, with confidence 0."""
+        """Return the served languages, the most likely first; a single one with confidence 0 if none is detected."""
         if self.unknown or len(self._code_of) < 2 or not has_letters(text):
             return [Detection(self._first, 0.0)]
-        ranked = self._identifier.rank(text[:READ_CHARACTERS])
+        ranked = self._identifier.rank(text[:DETECTION_CHARACTERS])
         return [Detection(self._code_of[label], round(100 * share, 1)) for label, share in ranked]
 
 
@@ -64,7 +66,7 @@ def has_letters(text: str) -> bool:
 
 
 def _labels(codes: list[str], known: frozenset[str]) -> dict[str, str]:
-    """The detector's name of each code that it can tell from the others."""
+    """Return the detector's label for each code that it can distinguish from the others."""
     labels = {code: code if code in known else re.split("[-_]", code)[0] for code in codes}
     shared = Counter(labels.values())
     return {code: label for code, label in labels.items() if label in known and shared[label] == 1}

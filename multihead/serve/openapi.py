@@ -1,152 +1,81 @@
-"""What the routes take and give, as OpenAPI; tests send what it allows, and see that it is true."""
+"""The OpenAPI document of /openapi.json, made from the models of requests and answers."""
 
 from importlib.metadata import version
 from typing import Any
 
-from multihead.serve.service import AUTO, Limits
+from pydantic import TypeAdapter
+
+from multihead.serve.languages import Detection
+from multihead.serve.options import AUTO
+from multihead.serve.requests import RequestModels
+from multihead.serve.responses import Attention, Error, Language, Status, Translations
 
 Schema = dict[str, Any]
 
-_TEXT: Schema = {"type": "string"}
-_ERROR: Schema = {
-    "type": "object",
-    "required": ["error"],
-    "properties": {"error": {"type": "string", "description": "What is wrong, in words."}},
+_ERRORS = {
+    400: "The request is invalid or not supported",
+    403: "The API key is missing or wrong",
+    413: "The body is too large",
+    429: "Too many requests from this client; see Retry-After",
+    500: "Internal error",
+    503: "The queue is full, or the models are not loaded yet; see Retry-After",
 }
-_DETECTION: Schema = {
-    "type": "object",
-    "required": ["confidence", "language"],
-    "properties": {"confidence": {"type": "number", "minimum": 0, "maximum": 100}, "language": _TEXT},
-}
+_ANY_OBJECT = dict[str, Any]
 
 
-def describe(limits: Limits, sources: list[str], targets: list[str]) -> Schema:
-    """The document of /openapi.json, for a server of these languages."""
-    languages = {
-        "source": {"enum": [AUTO, *sources], "description": "Language of the text; auto to find it out."},
-        "target": {"enum": targets, "description": "Language to translate to."},
+def openapi_document(models: RequestModels, sources: list[str], targets: list[str]) -> Schema:
+    """Describe the API of a server that translates between these languages."""
+    components = _Components()
+    post, get = components.post, components.get
+    paths = {
+        "/translate": post("Translate a text or a list of texts", models.translate, Translations),
+        "/detect": post("Detect the language of a text", models.detect, list[Detection]),
+        "/attention": post("Attention weights of one sentence", models.attention, Attention),
+        "/languages": get("Languages and their targets", list[Language], 503),
+        "/frontend/settings": get("Settings of the web page", _ANY_OBJECT, 503),
+        "/health": get("Whether the process is alive", Status),
+        "/ready": get("Whether the server accepts requests", Status, 503),
+        "/openapi.json": get("This document", _ANY_OBJECT, 503),
+        "/metrics": get("Metrics for Prometheus", str, kind="text/plain"),
     }
+    for name in ("TranslateRequest", "AttentionRequest"):
+        properties = components.schemas[name]["properties"]
+        properties["source"] = {"enum": [AUTO, *sources], "description": f"Source language; {AUTO} to detect it"}
+        properties["target"] = {"enum": targets, "description": "Target language"}
     return {
         "openapi": "3.1.0",
         "info": {
             "title": "Multihead",
             "version": version("multihead"),
-            "description": "A translation server with LibreTranslate's interface, and attention to look at.",
+            "description": "A translation server with LibreTranslate's interface, which also shows attention weights.",
             "license": {"name": "MIT", "identifier": "MIT"},
         },
-        "paths": {
-            "/translate": {"post": _translate(limits, languages)},
-            "/detect": {"post": _detect(limits)},
-            "/languages": {"get": _get("What can be translated", _LANGUAGES)},
-            "/frontend/settings": {"get": _get("What a page has to know", {"type": "object"})},
-            "/attention": {"post": _attention(limits, languages)},
-            "/health": {"get": _get("Whether the process is alive", _STATUS, busy=False)},
-            "/ready": {"get": _get("Whether requests are welcome", _STATUS)},
-            "/openapi.json": {"get": _get("This document", {"type": "object"})},
-            "/metrics": {"get": {"summary": "Figures for Prometheus", "responses": {"200": _plain("Figures")}}},
-        },
+        "paths": paths,
+        "components": {"schemas": components.schemas},
     }
 
 
-_STATUS: Schema = {"type": "object", "required": ["status"], "properties": {"status": _TEXT}}
-_LANGUAGES: Schema = {
-    "type": "array",
-    "items": {
-        "type": "object",
-        "required": ["code", "name", "targets"],
-        "properties": {"code": _TEXT, "name": _TEXT, "targets": {"type": "array", "items": _TEXT}},
-    },
-}
+class _Components:
+    """Operations, and the schemas that they refer to."""
 
+    def __init__(self) -> None:
+        self.schemas: Schema = {}
 
-def _translate(limits: Limits, languages: Schema) -> Schema:
-    text = {"type": "string", "minLength": 1, "maxLength": limits.characters}
-    some = {
-        "type": "array",
-        "items": {"type": "string", "maxLength": limits.characters},
-        "minItems": 1,
-        "maxItems": limits.texts,
-        "description": f"Up to {limits.request_characters} characters together.",
-    }
-    fields = {
-        "q": {"oneOf": [text, some], "description": "A text, or several; several are answered with a list."},
-        **languages,
-        "format": {"enum": ["text", "html"], "default": "text"},
-        "alternatives": {"type": "integer", "minimum": 0, "maximum": limits.alternatives, "default": 0},
-        "api_key": _TEXT,
-    }
-    one_or_more = {"oneOf": [_TEXT, {"type": "array", "items": _TEXT}]}
-    answer = {
-        "type": "object",
-        "required": ["translatedText"],
-        "properties": {
-            "translatedText": one_or_more,
-            "alternatives": {"type": "array", "items": {"oneOf": [_TEXT, {"type": "array", "items": _TEXT}]}},
-            "detectedLanguage": {"oneOf": [_DETECTION, {"type": "array", "items": _DETECTION}]},
-        },
-    }
-    return _post("Translate", fields, ["q", "source", "target"], answer)
+    def post(self, summary: str, request: Any, answer: Any) -> Schema:
+        body = {"required": True, **self._content(request)}
+        return {"post": {"summary": summary, "requestBody": body, "responses": self._responses(answer, *_ERRORS)}}
 
+    def get(self, summary: str, answer: Any, *errors: int, kind: str = "application/json") -> Schema:
+        return {"get": {"summary": summary, "responses": self._responses(answer, *errors, kind=kind)}}
 
-def _detect(limits: Limits) -> Schema:
-    fields = {"q": {"type": "string", "minLength": 1, "maxLength": limits.characters}, "api_key": _TEXT}
-    return _post("Which language a text is in", fields, ["q"], {"type": "array", "items": _DETECTION})
+    def _responses(self, answer: Any, *errors: int, kind: str = "application/json") -> Schema:
+        done = {"200": {"description": "Success", **self._content(answer, kind)}}
+        return done | {str(code): {"description": _ERRORS[code], **self._content(Error)} for code in errors}
 
-
-def _attention(limits: Limits, languages: Schema) -> Schema:
-    fields = {
-        "q": {"type": "string", "minLength": 1, "maxLength": limits.characters},
-        **languages,
-        "sentence": {"type": "integer", "minimum": 0, "maximum": limits.characters, "default": 0},
-        "alternatives": {"type": "integer", "minimum": 0, "maximum": limits.alternatives, "default": 0},
-        "beam": {"type": "integer", "minimum": 1, "maximum": limits.beam, "default": 4},
-        "alpha": {"type": "number", "minimum": 0, "maximum": 5, "description": "By default the model's own."},
-        "api_key": _TEXT,
-    }
-    answer = {
-        "type": "object",
-        "required": ["sentences", "source", "translation", "score", "alternatives", "tokens", "maps", "alignment"],
-        "properties": {
-            "sentences": {"type": "array", "items": _TEXT},
-            "translation": _TEXT,
-            "score": {"type": "number"},
-            "scale": {"type": "integer", "description": "Weights are whole parts of this."},
-            "maps": {"type": "object", "description": "encoder, decoder, cross: layer, head, query, key."},
-        },
-    }
-    return _post("What every head looks at in one sentence", fields, ["q", "source", "target"], answer)
-
-
-def _post(summary: str, fields: Schema, required: list[str], answer: Schema) -> Schema:
-    body = {"type": "object", "required": required, "properties": fields}
-    return {
-        "summary": summary,
-        "requestBody": {"required": True, "content": {"application/json": {"schema": body}}},
-        "responses": {"200": _json("Done", answer), **_refusals("400", "403", "413", "429", "500", "503")},
-    }
-
-
-def _get(summary: str, answer: Schema, busy: bool = True) -> Schema:
-    return {"summary": summary, "responses": {"200": _json("Done", answer), **(_refusals("503") if busy else {})}}
-
-
-_WHY = {
-    "500": "An error of the server",
-    "400": "The request cannot be served",
-    "403": "The key is not known",
-    "413": "The body is too large",
-    "429": "Too many requests of this client",
-    "503": "Too much is waiting, or the models are not there yet; Retry-After says when to come again",
-}
-
-
-def _refusals(*codes: str) -> Schema:
-    return {code: _json(_WHY[code], _ERROR) for code in codes}
-
-
-def _json(description: str, schema: Schema) -> Schema:
-    return {"description": description, "content": {"application/json": {"schema": schema}}}
-
-
-def _plain(description: str) -> Schema:
-    return {"description": description, "content": {"text/plain": {"schema": _TEXT}}}
+    def _content(self, shape: Any, kind: str = "application/json") -> Schema:
+        schema = TypeAdapter(shape).json_schema(ref_template="#/components/schemas/{model}")
+        self.schemas |= schema.pop("$defs", {})
+        if "title" in schema:  # a model
+            self.schemas[schema["title"]] = schema
+            schema = {"$ref": f"#/components/schemas/{schema['title']}"}
+        return {"content": {kind: {"schema": schema}}}

@@ -1,38 +1,88 @@
-"""The fields of a request, from JSON or a form, checked one by one before anything is done with them."""
+"""Read the fields of a request from JSON or a form, and validate them against the limits of the server.
+
+The models below are also the source of /openapi.json. Messages are LibreTranslate's where it has them.
+"""
 
 import asyncio
 import json
-import math
+from collections.abc import AsyncGenerator
 from dataclasses import dataclass
-from typing import Any
+from typing import Annotated, Any, Literal, TypeVar
 from urllib.parse import parse_qsl
 
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    Field,
+    ValidationError,
+    WithJsonSchema,
+    create_model,
+)
+from pydantic_core import PydanticCustomError
 from starlette.exceptions import HTTPException
+from starlette.formparsers import MultiPartException, MultiPartParser
 from starlette.requests import Request
 
-from multihead.config.resolve import search_config
-from multihead.config.schema import ALPHA, BEAM, SearchConfig
-from multihead.errors import UserError
-from multihead.serve.errors import BadRequest
-from multihead.serve.service import Limits
+from multihead.config.schema import SearchConfig
+from multihead.serve.errors import BadRequest, BodyTooLarge
+from multihead.serve.options import Limits
 
-FORMATS = ("text", "html")
 MAX_FIELDS = 100
-URLENCODED = "application/x-www-form-urlencoded"
+MAX_CODE = 20  # characters of a language code
+URLENCODED, MULTIPART = "application/x-www-form-urlencoded", "multipart/form-data"
 
 Fields = dict[str, Any]
+Model = TypeVar("Model", bound=BaseModel)
 
 
-async def read_fields(request: Request) -> Fields:
-    """The fields of a body, whether it is JSON or a form; a body that is neither has none."""
+# Reading
+
+
+async def read_fields(request: Request, max_bytes: int) -> Fields:
+    """Return the fields of a JSON or form body; an empty body has none."""
     kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
-    if kind in (URLENCODED, "multipart/form-data"):
-        return await _read_form(request, kind)
-    body = await request.body()
-    if not body.strip():
-        return {}
+    if kind == MULTIPART:
+        return await _read_multipart(request, max_bytes)
+    body = b"".join([chunk async for chunk in _read_body(request, max_bytes)])
+    if kind == URLENCODED:
+        return await asyncio.to_thread(_decode_form, body)  # slow if every character is escaped
+    return _decode_json(body) if body.strip() else {}
+
+
+async def _read_body(request: Request, max_bytes: int) -> AsyncGenerator[bytes, None]:
+    """Yield the body. A body that is too large is refused before it is read if its length is announced."""
+    n_bytes = int(request.headers.get("content-length", "0"))
+    error = BodyTooLarge(f"the request is larger than {max_bytes} bytes")
+    if n_bytes > max_bytes:
+        raise error
+    n_bytes = 0
+    async for chunk in request.stream():
+        n_bytes += len(chunk)
+        if n_bytes > max_bytes:
+            raise error
+        yield chunk
+
+
+async def _read_multipart(request: Request, max_bytes: int) -> Fields:
+    parser = MultiPartParser(request.headers, _read_body(request, max_bytes), max_files=0, max_fields=MAX_FIELDS)
     try:
-        fields = json.loads(body, parse_constant=_no_constant)
+        form = await parser.parse()
+    except (MultiPartException, HTTPException, KeyError, ValueError):
+        raise BadRequest("Invalid request: the form cannot be read") from None
+    return {name: value for name, value in form.items() if isinstance(value, str)}
+
+
+def _decode_form(body: bytes) -> Fields:
+    try:
+        return dict(parse_qsl(body.decode(errors="replace"), keep_blank_values=True, max_num_fields=MAX_FIELDS))
+    except ValueError:
+        raise BadRequest("Invalid request: the form cannot be read") from None
+
+
+def _decode_json(body: bytes) -> Fields:
+    try:
+        fields = json.loads(body, parse_constant=_refuse_constant)
     except (ValueError, RecursionError):
         raise BadRequest("Invalid request: the body is not JSON") from None
     if not isinstance(fields, dict):
@@ -40,136 +90,142 @@ async def read_fields(request: Request) -> Fields:
     return fields
 
 
-def _no_constant(name: str) -> None:
+def _refuse_constant(name: str) -> None:
     raise ValueError(f"{name} is not JSON")
 
 
-async def _read_form(request: Request, kind: str) -> Fields:
+# Models. The description of a field, up to a semicolon, completes the message "NAME must be …".
+
+
+def parse(model: type[Model], fields: Fields) -> Model:
+    """Validate fields; an empty one counts as missing."""
     try:
-        if kind == URLENCODED:  # in a thread, because decoding takes long if all of it is escaped
-            return await asyncio.to_thread(_decode_form, await request.body())
-        form = await request.form(max_files=0, max_fields=MAX_FIELDS)
-    except (HTTPException, ValueError):
-        raise BadRequest("Invalid request: the form cannot be read") from None
-    return {name: value for name, value in form.items() if isinstance(value, str)}
+        return model.model_validate({name: value for name, value in fields.items() if value not in (None, "")})
+    except ValidationError as error:
+        first = error.errors(include_url=False, include_input=False)[0]
+    name = str(first["loc"][0])
+    match first["type"]:
+        case "missing":
+            message = f"missing {name} parameter"
+        case "size":
+            message = first["msg"]
+        case "int_from_float":
+            message = f"{name} must be a whole number"
+        case _:
+            message = f"{name} must be {(model.model_fields[name].description or 'valid').partition(';')[0]}"
+    raise BadRequest(f"Invalid request: {message}")
 
 
-def _decode_form(body: bytes) -> Fields:
-    return dict(parse_qsl(body.decode(errors="replace"), keep_blank_values=True, max_num_fields=MAX_FIELDS))
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TranslateFields:
-    """What `POST /translate` asks for."""
-
-    texts: list[str]
-    is_list: bool  # a list is answered with a list
-    source: str
-    target: str
-    is_html: bool
-    alternatives: int
-
-    @classmethod
-    def read(cls, fields: Fields, limits: Limits) -> "TranslateFields":
-        texts, is_list = _texts(fields, limits)
-        return cls(
-            texts=texts,
-            is_list=is_list,
-            source=_code(fields, "source"),
-            target=_code(fields, "target"),
-            is_html=_choice(fields, "format", FORMATS) == "html",
-            alternatives=_integer(fields, "alternatives", 0, limits.alternatives),
-        )
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AttentionFields:
-    """What `POST /attention` asks for."""
-
-    text: str
-    source: str
-    target: str
-    sentence: int
-    search: SearchConfig
-
-    @classmethod
-    def read(cls, fields: Fields, limits: Limits) -> "AttentionFields":
-        (text,), is_list = _texts({"q": fields.get("q")}, Limits(texts=1, characters=limits.characters))
-        if is_list:
-            raise BadRequest("Invalid request: q must be a text")
-        n_best = 1 + _integer(fields, "alternatives", 0, limits.alternatives)
-        beam = max(n_best, _integer(fields, "beam", BEAM, limits.beam, least=1))
-        try:
-            alpha = None if fields.get("alpha") in (None, "") else _number(fields, "alpha", ALPHA, 5.0)
-            search = search_config(n_best=n_best, beam=beam, alpha=alpha)  # None: the model's own
-        except UserError as error:
-            raise BadRequest(f"Invalid request: {error}") from None
-        return cls(
-            text=text,
-            source=_code(fields, "source"),
-            target=_code(fields, "target"),
-            sentence=_integer(fields, "sentence", 0, limits.characters),
-            search=search,
-        )
-
-
-def detect_text(fields: Fields, limits: Limits) -> str:
-    """What `POST /detect` asks about."""
-    (text,), is_list = _texts({"q": fields.get("q")}, Limits(texts=1, characters=limits.characters))
-    if is_list:
-        raise BadRequest("Invalid request: q must be a text")
-    return text
-
-
-def _texts(fields: Fields, limits: Limits) -> tuple[list[str], bool]:
-    q = fields.get("q")
-    texts: list[Any] = q if isinstance(q, list) else [q]
-    if not q and q != []:
-        raise BadRequest("Invalid request: missing q parameter")
-    if not texts or not all(isinstance(text, str) for text in texts):
-        raise BadRequest("Invalid request: q must be a text or a list of texts")
-    if len(texts) > limits.texts:
-        raise BadRequest(f"Invalid request: request ({len(texts)}) exceeds text limit ({limits.texts})")
-    for size, limit in (
-        (max(map(len, texts)), limits.characters),
-        (sum(map(len, texts)), limits.request_characters),
-    ):
-        if size > limit:
-            raise BadRequest(f"Invalid request: request ({size}) exceeds text limit ({limit})")
-    return texts, isinstance(q, list)
-
-
-def _code(fields: Fields, name: str) -> str:
-    code = fields.get(name)
-    if not code:
-        raise BadRequest(f"Invalid request: missing {name} parameter")
-    if not isinstance(code, str) or len(code) > 20:
-        raise BadRequest(f"Invalid request: {name} must be the code of a language")
+def _check_code(code: str) -> str:
+    if len(code) > MAX_CODE:
+        raise ValueError
     return code.lower()
 
 
-def _choice(fields: Fields, name: str, known: tuple[str, ...]) -> str:
-    chosen = fields.get(name) or known[0]
-    if chosen not in known:
-        raise BadRequest(f"Invalid request: {name} must be {' or '.join(known)}")
-    return str(chosen)
+def _refuse_boolean(value: object) -> object:
+    if isinstance(value, bool):
+        raise ValueError
+    return value
 
 
-def _integer(fields: Fields, name: str, default: int, most: int, least: int = 0) -> int:
-    number = _number(fields, name, default, most, least)
-    if number != int(number):
-        raise BadRequest(f"Invalid request: {name} must be a whole number")
-    return int(number)
+def _number(kind: Any, minimum: int, maximum: float, note: str = "") -> Any:
+    description = f"a number from {minimum} to {maximum:g}{note}"
+    return Annotated[kind, Field(ge=minimum, le=maximum, description=description), BeforeValidator(_refuse_boolean)]
 
 
-def _number(fields: Fields, name: str, default: float, most: float, least: float = 0) -> float:
-    given = fields.get(name)
-    if given is None or given == "":
-        return default
-    try:
-        number = math.nan if isinstance(given, bool) or not isinstance(given, int | float | str) else float(given)
-    except (ValueError, OverflowError):
-        number = math.nan
-    if not least <= number <= most:
-        raise BadRequest(f"Invalid request: {name} must be a number from {least} to {most}")
-    return number
+def _texts(limits: Limits, allow_list: bool = False) -> Any:
+    """The type of `q`: checked here, since pydantic's strings refuse half of a surrogate pair."""
+
+    def check(q: Any) -> Any:
+        texts = q if allow_list and isinstance(q, list) else [q]
+        if not texts or not all(isinstance(text, str) for text in texts):
+            raise ValueError
+        for size, limit in (
+            (len(texts), limits.texts),
+            (max(map(len, texts)), limits.characters),
+            (sum(map(len, texts)), limits.request_characters),
+        ):
+            if size > limit:
+                raise PydanticCustomError("size", f"request ({size}) exceeds text limit ({limit})")
+        return q
+
+    text = {"type": "string", "maxLength": limits.characters}
+    schema: dict[str, Any] = {**text, "minLength": 1}
+    if allow_list:
+        schema = {"oneOf": [schema, {"type": "array", "items": text, "minItems": 1, "maxItems": limits.texts}]}
+    note = f"; up to {limits.request_characters} characters together"
+    description = f"a text or a list of texts{note}" if allow_list else "a text"
+    return Annotated[Any, AfterValidator(check), WithJsonSchema(schema), Field(description=description)]
+
+
+Code = Annotated[str, AfterValidator(_check_code), Field(description="the code of a language")]
+Key = Annotated[Any, WithJsonSchema({"type": "string"})]  # checked by `access` before the other fields
+
+
+class DetectRequest(BaseModel):
+    """Body of `POST /detect`."""
+
+    q: str
+    api_key: Key = None
+
+
+class TranslateRequest(BaseModel):
+    """Body of `POST /translate`; a list of texts is answered with a list."""
+
+    q: str | list[str]
+    source: Code
+    target: Code
+    format: Annotated[Literal["text", "html"], Field(description="text or html")] = "text"
+    alternatives: int = 0
+    api_key: Key = None
+
+    @property
+    def texts(self) -> list[str]:
+        return [self.q] if isinstance(self.q, str) else self.q
+
+
+class AttentionRequest(BaseModel):
+    """Body of `POST /attention`."""
+
+    q: str
+    source: Code
+    target: Code
+    sentence: int = 0
+    alternatives: int = 0
+    beam: int = SearchConfig().beam
+    alpha: float | None = None
+    api_key: Key = None
+
+    @property
+    def search(self) -> SearchConfig:
+        n_best = 1 + self.alternatives
+        return SearchConfig(n_best=n_best, beam=max(n_best, self.beam), alpha=self.alpha)
+
+
+@dataclass(frozen=True, slots=True)
+class RequestModels:
+    """The models with the limits of a server."""
+
+    detect: type[DetectRequest]
+    translate: type[TranslateRequest]
+    attention: type[AttentionRequest]
+
+    @classmethod
+    def with_limits(cls, limits: Limits) -> "RequestModels":
+        def bounded(model: type[Model], **types: Any) -> type[Model]:
+            fields: dict[str, Any] = {name: (kind, model.model_fields[name].default) for name, kind in types.items()}
+            return create_model(model.__name__, __base__=model, **fields)
+
+        text, alternatives = _texts(limits), _number(int, 0, limits.alternatives)
+        return cls(
+            detect=bounded(DetectRequest, q=text),
+            translate=bounded(TranslateRequest, q=_texts(limits, allow_list=True), alternatives=alternatives),
+            attention=bounded(
+                AttentionRequest,
+                q=text,
+                sentence=_number(int, 0, limits.characters),
+                alternatives=alternatives,
+                beam=_number(int, 1, limits.beam),
+                alpha=_number(float | None, 0, limits.alpha, note="; by default the model's own"),
+            ),
+        )

@@ -1,7 +1,7 @@
-"""What a translation server does, without HTTP: languages, text in and text out, attention; bounded in everything.
+"""What a translation server does, without HTTP: detect languages, translate texts and HTML, return attention weights.
 
-Work that grows with the text runs in threads, so that the event loop always answers. A request has one deadline and is
-admitted once: when it is over (time, an error, or a client that left), all that still waits of it is cancelled.
+Work that grows with the text runs in threads, so that the event loop stays responsive. A request has one deadline and
+is admitted once; when it ends early (timeout, error or a disconnected client), its remaining work is cancelled.
 """
 
 import asyncio
@@ -11,9 +11,9 @@ from functools import partial
 from itertools import islice
 from typing import Any, TypeVar
 
-from torch import Tensor
+import numpy as np
 
-from multihead.config.schema import BEAM, SearchConfig
+from multihead.config.schema import SearchConfig
 from multihead.errors import UserError
 from multihead.inspection.attention_maps import alignment_matrix
 from multihead.inspection.page import page_data
@@ -21,75 +21,53 @@ from multihead.serve import html
 from multihead.serve.batcher import Batcher
 from multihead.serve.errors import BadRequest
 from multihead.serve.languages import Detection, Detector, has_letters, name_of
+from multihead.serve.options import AUTO, Limits
 from multihead.text.sentences import join_translations
 from multihead.translation.translator import Translation, Translator
 
-AUTO = "auto"
 Value = TypeVar("Value")
 Result = TypeVar("Result")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Limits:
-    """Every size and number that a client can choose."""
-
-    characters: int = 5000  # of a text
-    texts: int = 50  # in one request
-    alternatives: int = 10
-    beam: int = 12
-    sentence_characters: int = 400  # of a sentence whose attention is shown: its weights grow with the square
-    seconds: float = 30.0  # from a request to its answer
-    waiting: int = 100_000  # characters that wait for their turn, of all requests together
-    batch: int = 32  # sentences that are translated at a time
-
-    @property
-    def request_characters(self) -> int:
-        """Of all texts of a request."""
-        return 10 * self.characters
-
-    @property
-    def body_bytes(self) -> int:
-        """Of a request: every character in its longest form, two escapes of six bytes, and the other fields."""
-        return 10_000 + 12 * self.request_characters
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class TranslatedText:
-    """A translated text, and other translations of it."""
+    """The best translation of a text, and other translations of it."""
 
     text: str
     alternatives: list[str]
 
     @classmethod
-    def of(cls, versions: list[str]) -> "TranslatedText":
-        """The best version of a text first."""
+    def from_versions(cls, versions: list[str]) -> "TranslatedText":
+        """Take the first version as the best one, and drop duplicates."""
         return cls(text=versions[0], alternatives=[one for one in dict.fromkeys(versions) if one != versions[0]])
 
 
 class Direction:
-    """A model that translates from one language to another, and the queue before it."""
+    """A model for one pair of languages, and the queue in front of it."""
 
-    def __init__(self, translator: Translator, limits: Limits) -> None:
+    def __init__(self, translator: Translator, limits: Limits, on_batch: Callable[[int], None]) -> None:
         data = translator.config.data
         if not data.source_lang or not data.target_lang:
-            raise UserError(f"the model {translator.name} does not say which languages it is for: it cannot be served")
+            raise UserError(f"cannot serve {translator.name}: its config.json does not name its languages")
         self.source, self.target = data.source_lang.lower(), data.target_lang.lower()
-        self.translator, self._limits = translator, limits
-        self.batcher = Batcher(self._search, limits.waiting, limits.batch)
+        self.translator = translator
+        self.batcher = Batcher(self._translate, limits.queued_characters, limits.batch, on_batch)
 
-    def _search(self, texts: list[str], config: SearchConfig) -> list[Translation]:
-        return list(self.translator.stream(texts, replace(config, split=False)))  # texts are sentences already
+    def _translate(self, sentences: list[str], config: SearchConfig) -> list[Translation]:
+        return list(self.translator.stream(sentences, replace(config, split=False)))
 
-    async def search(self, pieces: Sequence[str], config: SearchConfig, deadline: asyncio.Timeout) -> list[Translation]:
-        """The translation of each piece, in batches with those of other requests."""
-        # Cancelling this cancels the future too: what still waits is never translated.
-        return await asyncio.wrap_future(self.batcher.submit(pieces, config, _seconds_left(deadline)))
+    async def translate(
+        self, sentences: Sequence[str], config: SearchConfig, deadline: asyncio.Timeout
+    ) -> list[Translation]:
+        """Translate sentences in batches with those of other requests."""
+        # Cancelling this coroutine cancels the future, which removes the sentences that still wait.
+        return await asyncio.wrap_future(self.batcher.submit(sentences, config, _seconds_left(deadline)))
 
-    async def call(
+    async def run_exclusive(
         self, function: Callable[[Value], Result], values: Sequence[Value], deadline: asyncio.Timeout
     ) -> list[Result]:
-        """The results of a function that needs the model, for each value."""
-        return await asyncio.wrap_future(self.batcher.call(function, values, _seconds_left(deadline)))
+        """Return the results of a function that needs the model, for each value."""
+        return await asyncio.wrap_future(self.batcher.run_exclusive(function, values, _seconds_left(deadline)))
 
 
 def _seconds_left(deadline: asyncio.Timeout) -> float:
@@ -99,16 +77,18 @@ def _seconds_left(deadline: asyncio.Timeout) -> float:
 
 
 class Service:
-    """Directions by their languages."""
+    """The directions of a server by source and target language."""
 
-    def __init__(self, translators: Sequence[Translator], limits: Limits) -> None:
+    def __init__(
+        self, translators: Sequence[Translator], limits: Limits, on_batch: Callable[[int], None] = lambda size: None
+    ) -> None:
         self.limits = limits
         self.directions: dict[tuple[str, str], Direction] = {}
         for translator in translators:
-            direction = Direction(translator, limits)
+            direction = Direction(translator, limits, on_batch)
             pair = direction.source, direction.target
             if pair in self.directions:
-                raise UserError(f"two models translate from {pair[0]} to {pair[1]}: serve one of them")
+                raise UserError(f"two models translate from {pair[0]} to {pair[1]}; serve only one of them")
             self.directions[pair] = direction
         self.codes = list(dict.fromkeys(code for pair in self.directions for code in pair))
         self._detector = Detector(self.codes)
@@ -123,19 +103,19 @@ class Service:
     async def detect(self, text: str) -> list[Detection]:
         return await asyncio.to_thread(self._detector.rank, text)
 
-    async def source_of(self, text: str, target: str) -> Detection:
-        """The language to translate a text from when the client says `auto`."""
-        found = (await self.detect(text))[0]
-        if found.confidence:
-            return found
+    async def detect_source(self, text: str, target: str) -> Detection:
+        """Return the language to translate a text from if the client asks for detection."""
+        best = (await self.detect(text))[0]
+        if best.confidence:
+            return best
         if len(self.sources) > 1 and await asyncio.to_thread(has_letters, text):
             raise BadRequest(
                 f"the language of the text cannot be detected, because the detector does not know "
                 f"{', '.join(self._detector.unknown)}; set source to one of {', '.join(self.sources)}"
             )
-        # There is one language to choose from, or nothing to translate.
-        fitting = [source for source in self.sources if (source, target) in self.directions]
-        return Detection((fitting or self.sources)[0], 0.0)
+        # There is only one source language, or the text has nothing to translate.
+        possible = [source for source in self.sources if (source, target) in self.directions]
+        return Detection((possible or self.sources)[0], 0.0)
 
     def direction(self, source: str, target: str) -> Direction:
         for code in (source, target):
@@ -148,69 +128,77 @@ class Service:
         return self.directions[source, target]
 
     def close(self, seconds: float) -> bool:
-        """Finish what was asked for; True if all of it was done in time."""
+        """Finish queued work; return True if all of it was done in time."""
         return all([direction.batcher.close(seconds) for direction in self.directions.values()])
 
-    # Translating
+    # Translation
 
     async def translate(
         self, texts: Sequence[str], source: str, target: str, n_alternatives: int = 0, is_html: bool = False
     ) -> tuple[list[TranslatedText], Detection | None]:
-        """Translate texts sentence by sentence, with their white space or their tags; and the language if detected."""
-        config = SearchConfig(n_best=1 + n_alternatives, beam=max(BEAM, 1 + n_alternatives))
-        translate = self._translate_html if is_html else self._translate_text
+        """Translate texts sentence by sentence, keeping white space or tags; also return the language if detected."""
+        beam = max(SearchConfig().beam, 1 + n_alternatives)
+        config = SearchConfig(n_best=1 + n_alternatives, beam=beam)
+        translate = self._translate_html if is_html else self._translate_texts
         async with asyncio.timeout(self.limits.seconds) as deadline:
-            detected = await self.source_of("\n".join(texts), target) if source == AUTO else None
+            detected = await self.detect_source("\n".join(texts), target) if source == AUTO else None
             direction = self.direction(detected.language if detected else source, target)
             return await translate(texts, direction, config, deadline), detected
 
-    async def _translate_text(
+    async def _translate_texts(
         self, texts: Sequence[str], direction: Direction, config: SearchConfig, deadline: asyncio.Timeout
     ) -> list[TranslatedText]:
-        parts = await asyncio.to_thread(_each, direction.translator.split_sentences, texts)
-        found = await direction.search([one for sentences, _ in parts for one in sentences], config, deadline)
-        said = await asyncio.to_thread(_ranked, found, config.n_best)
-        joins = [(len(sentences), partial(join_translations, gaps=gaps)) for sentences, gaps in parts]
-        return await asyncio.to_thread(_answers, said, joins)
+        parts = await asyncio.to_thread(_map, direction.translator.split_sentences, texts)
+        sentences = [sentence for of_text, _ in parts for sentence in of_text]
+        found = await direction.translate(sentences, config, deadline)
+        versions = await asyncio.to_thread(_versions, found, config.n_best)
+        joins = [(len(of_text), partial(join_translations, gaps=gaps)) for of_text, gaps in parts]
+        return await asyncio.to_thread(_join, versions, joins)
 
     async def _translate_html(
         self, texts: Sequence[str], direction: Direction, config: SearchConfig, deadline: asyncio.Timeout
     ) -> list[TranslatedText]:
-        fragments = await asyncio.to_thread(_each, partial(html.parse, cut=direction.translator.split_sentences), texts)
+        fragments = await asyncio.to_thread(_map, partial(html.parse, cut=direction.translator.split_sentences), texts)
         sentences = [sentence for fragment in fragments for sentence in fragment.sentences]
-        found = await direction.search([sentence.text for sentence in sentences], config, deadline)
-        said = await asyncio.to_thread(_ranked, found, config.n_best)
-        pairs = await asyncio.to_thread(_pairs_to_align, sentences, said)
-        aligned = await direction.call(partial(_align, direction.translator), pairs, deadline)
-        placed = await asyncio.to_thread(_placed, sentences, said, dict(zip(pairs, aligned, strict=True)))
-        return await asyncio.to_thread(_answers, placed, [(len(one.sentences), one.join) for one in fragments])
+        found = await direction.translate([sentence.text for sentence in sentences], config, deadline)
+        versions = await asyncio.to_thread(_versions, found, config.n_best)
+        pairs = await asyncio.to_thread(_pairs_to_align, sentences, versions)
+        aligned = await direction.run_exclusive(partial(_align, direction.translator), pairs, deadline)
+        tagged = await asyncio.to_thread(_place_tags, sentences, versions, dict(zip(pairs, aligned, strict=True)))
+        return await asyncio.to_thread(_join, tagged, [(len(one.sentences), one.join) for one in fragments])
 
-    # Looking inside
+    # Attention
 
-    async def attention(self, text: str, at: int, source: str, target: str, config: SearchConfig) -> dict[str, Any]:
-        """One sentence of a text: its translations with their scores, and what every head looks at."""
+    async def attention(self, text: str, index: int, source: str, target: str, config: SearchConfig) -> dict[str, Any]:
+        """Return the translations of one sentence of a text with their scores, and the weights of every head."""
         async with asyncio.timeout(self.limits.seconds) as deadline:
             if source == AUTO:
-                source = (await self.source_of(text, target)).language
-            return await self._attention(text, at, self.direction(source, target), config, deadline)
+                source = (await self.detect_source(text, target)).language
+            direction = self.direction(source, target)
+            sentences, _ = await asyncio.to_thread(direction.translator.split_sentences, text)
+            self._check_sentence(sentences, index)
+            return {
+                "sentences": sentences,
+                **await self._attention(sentences[index], index, direction, config, deadline),
+            }
+
+    def _check_sentence(self, sentences: list[str], index: int) -> None:
+        if not 0 <= index < len(sentences):
+            raise BadRequest(f"there is no sentence {index} in a text of {len(sentences)} sentences")
+        if (size := len(sentences[index])) > self.limits.sentence_characters:
+            raise BadRequest(
+                f"attention is available for sentences of up to {self.limits.sentence_characters} characters, "
+                f"this one has {size}"
+            )
 
     async def _attention(
-        self, text: str, at: int, direction: Direction, config: SearchConfig, deadline: asyncio.Timeout
+        self, sentence: str, index: int, direction: Direction, config: SearchConfig, deadline: asyncio.Timeout
     ) -> dict[str, Any]:
-        sentences, _ = await asyncio.to_thread(direction.translator.split_sentences, text)
-        if not 0 <= at < len(sentences):
-            raise BadRequest(f"there is no sentence {at} in a text of {len(sentences)}")
-        sentence = sentences[at]
-        if len(sentence) > self.limits.sentence_characters:
-            raise BadRequest(
-                f"attention is shown for sentences of up to {self.limits.sentence_characters} characters, "
-                f"this one has {len(sentence)}"
-            )
-        (found,) = await direction.search([sentence], config, deadline)
-        (maps,) = await direction.call(partial(direction.translator.attention, sentence), [found.text], deadline)
+        (found,) = await direction.translate([sentence], config, deadline)
+        attention = partial(direction.translator.attention, sentence)
+        (maps,) = await direction.run_exclusive(attention, [found.text], deadline)
         return {
-            "sentences": sentences,
-            "sentence": at,
+            "sentence": index,
             "source": sentence,
             "translation": found.text,
             "score": found.score,
@@ -221,42 +209,47 @@ class Service:
         }
 
 
-def _each(function: Callable[[str], Result], texts: Sequence[str]) -> list[Result]:
+# Functions that run in threads
+
+
+def _map(function: Callable[[str], Result], texts: Sequence[str]) -> list[Result]:
     return [function(text) for text in texts]
 
 
-def _ranked(found: Sequence[Translation], n: int) -> list[list[str]]:
-    """The `n` best translations of each sentence; the last one again where there are fewer."""
-    of_each = [[one.text, *(other.text for other in one.alternatives)] for one in found]
-    return [[texts[min(rank, len(texts) - 1)] for rank in range(n)] for texts in of_each]
+def _versions(found: Sequence[Translation], n: int) -> list[list[str]]:
+    """Return the `n` best translations of each sentence; the last one is repeated if there are fewer."""
+    texts_of_each = [[one.text, *(other.text for other in one.alternatives)] for one in found]
+    return [[texts[min(rank, len(texts) - 1)] for rank in range(n)] for texts in texts_of_each]
 
 
-def _answers(
-    said: Iterable[list[str]], joins: Sequence[tuple[int, Callable[[list[str]], str]]]
+def _join(
+    versions: Iterable[list[str]], joins: Sequence[tuple[int, Callable[[list[str]], str]]]
 ) -> list[TranslatedText]:
-    """Texts from the translations of their sentences, given how many each text has and how they are joined."""
-    results, answers = iter(said), []
+    """Put texts together from the translations of their sentences; `joins` has a count and a function per text."""
+    remaining, results = iter(versions), []
     for n_sentences, join_text in joins:
-        versions = zip(*islice(results, n_sentences), strict=True)
-        answers.append(TranslatedText.of([join_text(list(version)) for version in versions] or [join_text([])]))
-    return answers
+        by_rank = zip(*islice(remaining, n_sentences), strict=True)
+        results.append(TranslatedText.from_versions([join_text(list(one)) for one in by_rank] or [join_text([])]))
+    return results
 
 
-def _pairs_to_align(sentences: Sequence[html.Sentence], said: Sequence[list[str]]) -> list[tuple[str, str]]:
-    """Sentences with tags inside and their translations, each pair once."""
-    tagged = ((one.text, texts) for one, texts in zip(sentences, said, strict=True) if one.needs_alignment())
+def _pairs_to_align(sentences: Sequence[html.Sentence], versions: Sequence[list[str]]) -> list[tuple[str, str]]:
+    """Return the sentences that have tags inside with each of their translations, without duplicates."""
+    tagged = ((one.text, texts) for one, texts in zip(sentences, versions, strict=True) if one.needs_alignment())
     return list(dict.fromkeys((source, text) for source, texts in tagged for text in texts))
 
 
-def _placed(
-    sentences: Sequence[html.Sentence], said: Sequence[list[str]], alignments: Mapping[tuple[str, str], Tensor]
+def _place_tags(
+    sentences: Sequence[html.Sentence],
+    versions: Sequence[list[str]],
+    alignments: Mapping[tuple[str, str], html.Alignment],
 ) -> list[list[str]]:
-    """The translations of each sentence with its tags."""
+    """Return the translations of each sentence with its tags."""
     return [
         [html.place_tags(one, text, alignments.get((one.text, text))) for text in texts]
-        for one, texts in zip(sentences, said, strict=True)
+        for one, texts in zip(sentences, versions, strict=True)
     ]
 
 
-def _align(translator: Translator, pair: tuple[str, str]) -> Tensor:
-    return alignment_matrix(translator.attention(*pair))
+def _align(translator: Translator, pair: tuple[str, str]) -> html.Alignment:
+    return np.asarray(alignment_matrix(translator.attention(*pair)))

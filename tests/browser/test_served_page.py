@@ -11,7 +11,8 @@ import uvicorn
 
 import multihead
 from multihead.serve.app import AppState, make_app
-from multihead.serve.service import Limits, Service
+from multihead.serve.options import Limits
+from multihead.serve.service import Service
 from multihead.translation.translator import Translator
 
 if TYPE_CHECKING:
@@ -57,9 +58,9 @@ def how_old(en_de: Translator) -> str:
 
 @pytest.fixture(scope="module")
 def address(en_de: Translator) -> Iterator[str]:
-    server = AppState(limits=Limits())
-    server.open(Service([en_de], server.limits))
-    process = uvicorn.Server(uvicorn.Config(make_app(server), port=0, log_config=None, lifespan="off"))
+    state = AppState(limits=Limits())
+    state.service = Service([en_de], state.limits)
+    process = uvicorn.Server(uvicorn.Config(make_app(state), port=0, log_config=None, lifespan="off"))
     thread = threading.Thread(target=process.run)
     thread.start()
     while not process.started:

@@ -19,7 +19,8 @@ from starlette.testclient import TestClient
 import multihead
 from multihead.serve.access import Access
 from multihead.serve.app import AppState, make_app
-from multihead.serve.service import Limits, Service
+from multihead.serve.options import Limits
+from multihead.serve.service import Service
 from multihead.translation.translator import Translator
 
 Result = TypeVar("Result")
@@ -37,14 +38,14 @@ def in_a_loop(work: Callable[[], Coroutine[Any, Any, Result]]) -> Result:
 
 
 def client_of(*translators: Translator, limits: Limits | None = None, access: Access | None = None) -> TestClient:
-    server = AppState(limits=limits or Limits(), access=access or Access())
-    server.open(Service(translators, server.limits))
-    return TestClient(make_app(server), raise_server_exceptions=True)
+    state = AppState(limits=limits or Limits(), access=access or Access())
+    state.service = Service(translators, state.limits)
+    return TestClient(make_app(state), raise_server_exceptions=True)
 
 
 @pytest.fixture(scope="session")
 def client(en_de: Translator) -> TestClient:
-    return client_of(en_de)
+    return client_of(en_de, limits=Limits(seconds=120))  # the machine may be busy
 
 
 @dataclass
@@ -100,4 +101,4 @@ def start(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[..., Pr
 
 @pytest.fixture(scope="module")
 def served(start: Callable[..., Process]) -> Process:
-    return start("--characters=20000")
+    return start("--max-characters=20000")

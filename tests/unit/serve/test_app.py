@@ -16,7 +16,8 @@ from multihead.errors import UsageError
 from multihead.serve.access import Access
 from multihead.serve.app import AppState, make_app
 from multihead.serve.errors import RateLimited
-from multihead.serve.service import Limits, Service
+from multihead.serve.options import Limits
+from multihead.serve.service import Service
 from multihead.translation.translator import Translator
 from tests.unit.serve.conftest import client_of
 
@@ -161,8 +162,31 @@ def test_a_large_body_is_refused_before_it_is_read(client: TestClient) -> None:
     assert (answer.status_code, answer.json()["error"]) == (400, "zz is not supported")
 
 
-def test_a_large_body_that_is_not_announced_is_refused_when_it_has_grown(client: TestClient) -> None:
-    assert client.post("/translate", content=(b"x" * 1000 for _ in range(700))).status_code == 413
+@pytest.mark.parametrize("kind", ["application/json", "application/x-www-form-urlencoded"])
+def test_a_large_body_that_is_not_announced_is_refused_when_it_has_grown(client: TestClient, kind: str) -> None:
+    chunks = (b"x" * 1000 for _ in range(700))
+    answer = client.post("/translate", content=chunks, headers={"content-type": kind})
+    assert (answer.status_code, answer.json()) == (413, {"error": "the request is larger than 610000 bytes"})
+
+
+def test_a_large_multipart_form_is_refused(client: TestClient) -> None:
+    answer = client.post("/translate", files={"q": (None, "x" * 700_000)})
+    assert (answer.status_code, answer.headers["connection"]) == (413, "close")
+    headers = {"content-type": "multipart/form-data; boundary=b"}
+    chunks = (b"--b\r\ncontent-disposition: form-data; name=q\r\n\r\n", *(b"x" * 1000 for _ in range(700)))
+    answer = client.post("/translate", content=iter(chunks), headers=headers)
+    assert (answer.status_code, answer.json()) == (413, {"error": "the request is larger than 610000 bytes"})
+
+
+@pytest.mark.parametrize("kind", ["multipart/form-data", "multipart/form-data; boundary=b"])
+def test_a_broken_form_is_refused(client: TestClient, kind: str) -> None:
+    answer = client.post("/translate", content=b"no form", headers={"content-type": kind})
+    assert (answer.status_code, set(answer.json())) == (400, {"error"})
+
+
+def test_a_form_may_leave_fields_empty(client: TestClient) -> None:
+    fields = {"q": "Where is the station?", **PAIR, "format": "", "alternatives": "", "api_key": ""}
+    assert client.post("/translate", data=fields).json() == {"translatedText": "Wo ist der Bahnhof?"}
 
 
 def test_pages_of_others_may_ask(client: TestClient) -> None:
@@ -276,7 +300,7 @@ def test_without_a_key_nobody_is_served_if_keys_are_set(en_de: Translator) -> No
 
 
 def test_who_asks_too_often_is_told_when_to_come_again(en_de: Translator) -> None:
-    limited = client_of(en_de, access=Access(rate="2/minute"))
+    limited = client_of(en_de, access=Access(rate_limit="2/minute"))
     codes = [limited.post("/detect", json={"q": "hello"}) for _ in range(3)]
     assert [answer.status_code for answer in codes] == [200, 200, 429]
     assert codes[2].json()["error"].startswith("Slowdown: ")
@@ -298,7 +322,7 @@ def test_wrong_keys_are_limited_even_without_a_rate(en_de: Translator) -> None:
 
 def test_clients_are_counted_by_network_and_not_without_end(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("multihead.serve.access.MAX_CLIENTS", 50)
-    access = Access(rate="3/hour")
+    access = Access(rate_limit="3/hour")
     for n in range(3):
         access.check(None, f"2001:db8::{n}")
     with pytest.raises(RateLimited):
@@ -313,13 +337,13 @@ def test_clients_are_counted_by_network_and_not_without_end(monkeypatch: pytest.
 
 def test_keys_are_read_from_a_file(tmp_path: Path) -> None:
     (tmp_path / "keys").write_text("one\n\n two \n", encoding="utf-8")
-    assert Access.read(tmp_path / "keys", "").keys == {"one", "two"}
+    assert Access.from_file(tmp_path / "keys", "").keys == {"one", "two"}
     (tmp_path / "none").write_text("\n", encoding="utf-8")
-    for path, rate, word in ((tmp_path / "none", "", "no key"), (tmp_path / "nowhere", "", "cannot read")):
+    for path, rate, word in ((tmp_path / "none", "", "contains no key"), (tmp_path / "nowhere", "", "cannot read")):
         with pytest.raises(UsageError, match=word):
-            Access.read(path, rate)
+            Access.from_file(path, rate)
     with pytest.raises(UsageError, match="60/minute"):
-        Access(rate="often")
+        Access(rate_limit="often")
 
 
 # Our own routes
@@ -335,11 +359,11 @@ def test_health_answers_while_the_models_are_loaded_and_nothing_else_does() -> N
 
 
 def test_a_server_that_is_leaving_is_not_ready_but_serves_what_comes(en_de: Translator, good_morning: str) -> None:
-    server = AppState()
-    server.open(Service([en_de], server.limits))
-    leaving = TestClient(make_app(server))
+    state = AppState()
+    state.service = Service([en_de], state.limits)
+    leaving = TestClient(make_app(state))
     assert leaving.get("/ready").json() == {"status": "ready"}
-    server.is_draining = True
+    state.is_draining = True
     assert leaving.get("/ready").status_code == 503
     assert translate(leaving, "Good morning.") == {"translatedText": good_morning}
 
@@ -418,10 +442,10 @@ def test_an_unexpected_error_tells_the_log_its_type_and_place_and_no_text(
     broken = copy(en_de)
     monkeypatch.setattr(broken, "stream", fail)
     answer = client_of(broken).post("/translate", json={"q": "My secret sentence.", **PAIR}, headers={"origin": "x"})
-    assert (answer.status_code, answer.json()) == (500, {"error": "the server failed to answer this request"})
+    assert (answer.status_code, answer.json()) == (500, {"error": "internal server error"})
     assert answer.headers["access-control-allow-origin"] == "*"
     (line,) = [json.loads(record.message) for record in caplog.records if record.levelno == logging.ERROR]
-    assert (line["error"], line["at"][-1].partition(":")[0]) == ("LookupError", "test_http.py")
+    assert (line["error"], line["at"][-1].partition(":")[0]) == ("LookupError", Path(__file__).name)
     assert "secret" not in caplog.text
     assert not any(record.exc_info for record in caplog.records)
 

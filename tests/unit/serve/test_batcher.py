@@ -9,8 +9,9 @@ from contextlib import contextmanager
 import pytest
 
 from multihead.config.schema import SearchConfig
-from multihead.serve.batcher import BATCH_CHARACTERS, BATCH_SENTENCES, Batcher
+from multihead.serve.batcher import BATCH_CHARACTERS, Batcher
 from multihead.serve.errors import Overloaded, ShuttingDown
+from multihead.serve.options import Limits
 from multihead.translation.translator import Translation
 
 BEST, GREEDY = SearchConfig(), SearchConfig(beam=1)
@@ -93,7 +94,7 @@ def test_a_short_request_does_not_wait_for_a_long_one(engine: Engine, one: Batch
     assert texts(short) == ["SHORT"]
     assert texts(long) == [f"L{n}" for n in range(200)]
     assert "short" in engine.batches[1]
-    assert max(map(len, engine.batches)) <= BATCH_SENTENCES
+    assert max(map(len, engine.batches)) <= Limits().batch
 
 
 def test_another_configuration_has_its_turn_beside_a_long_request(engine: Engine, one: Batcher) -> None:
@@ -114,19 +115,19 @@ def test_a_batch_has_a_bound_of_characters(engine: Engine, one: Batcher) -> None
 
 
 def test_a_full_queue_refuses_and_says_when_to_come_again(engine: Engine) -> None:
-    small = Batcher(engine, most_waiting=200)
+    small = Batcher(engine, max_queued_characters=200)
     with engine.held_up(small):
         waiting = [small.submit([f"t{n}"], BEST, 10) for n in range(3)]
         with pytest.raises(Overloaded) as refused:
             small.submit(["one too many"], BEST, 10)
-        assert refused.value.seconds >= 1
+        assert (refused.value.retry_after or 0) >= 1
     assert [texts(future) for future in waiting] == [["T0"], ["T1"], ["T2"]]
     assert texts(small.submit(["again"], BEST, 10)) == ["AGAIN"]
     assert small.close(10)
 
 
 def test_a_request_larger_than_the_queue_is_taken_if_nothing_waits(engine: Engine) -> None:
-    small = Batcher(engine, most_waiting=200)
+    small = Batcher(engine, max_queued_characters=200)
     assert len(texts(small.submit(["x" * 100] * 10, BEST, 10))) == 10
     assert small.close(10)
 
@@ -139,7 +140,7 @@ def test_what_is_cancelled_is_not_translated(engine: Engine, one: Batcher) -> No
     assert not any("gone" in batch for batch in engine.batches)
     with pytest.raises(CancelledError):
         gone.result(0)
-    assert one.waiting == 0
+    assert one.queued_characters == 0
 
 
 def test_what_waited_too_long_is_told_so(engine: Engine, one: Batcher) -> None:
@@ -156,42 +157,42 @@ def test_a_bug_reaches_those_who_wait_and_nobody_else(engine: Engine, one: Batch
     with pytest.raises(RuntimeError, match="a bug"):
         one.submit(["bug"], BEST, 10).result(10)
     assert texts(one.submit(["next"], BEST, 10)) == ["NEXT"]
-    assert one.waiting == 0
+    assert one.queued_characters == 0
 
 
 def test_functions_are_called_in_the_thread_of_the_model(one: Batcher) -> None:
-    assert one.call(lambda n: (n, threading.current_thread().name), [1, 2], 10).result(10) == [
+    assert one.run_exclusive(lambda n: (n, threading.current_thread().name), [1, 2], 10).result(10) == [
         (1, "batcher"),
         (2, "batcher"),
     ]
     with pytest.raises(ZeroDivisionError):
-        one.call(lambda n: 1 // n, [1, 0], 10).result(10)
-    assert one.call(str, [], 10).result(10) == []
+        one.run_exclusive(lambda n: 1 // n, [1, 0], 10).result(10)
+    assert one.run_exclusive(str, [], 10).result(10) == []
     wait_until_nothing_waits(one)
 
 
 def wait_until_nothing_waits(one: Batcher) -> None:
     """A future is done a moment before the count goes down."""
     deadline = time.monotonic() + 10
-    while one.waiting:
+    while one.queued_characters:
         assert time.monotonic() < deadline
         time.sleep(0.01)
 
 
 def test_calls_of_an_admitted_request_are_not_refused_by_a_full_queue(engine: Engine) -> None:
-    small = Batcher(engine, most_waiting=200)
+    small = Batcher(engine, max_queued_characters=200)
     with engine.held_up(small):
         waiting = [small.submit([f"t{n}"], BEST, 10) for n in range(3)]
         with pytest.raises(Overloaded):
             small.submit(["one too many"], BEST, 10)
-        calls = small.call(str, range(1000), 10)
+        calls = small.run_exclusive(str, range(1000), 10)
     assert calls.result(10) == [str(n) for n in range(1000)]
     assert [texts(future) for future in waiting] == [["T0"], ["T1"], ["T2"]]
     assert small.close(10)
 
 
 def test_many_calls_do_not_hold_up_a_translation(one: Batcher) -> None:
-    calls = one.call(lambda _: time.sleep(0.01), range(500), 20)
+    calls = one.run_exclusive(lambda _: time.sleep(0.01), range(500), 20)
     assert texts(one.submit(["short"], BEST, 10)) == ["SHORT"]
     assert not calls.done()
     calls.cancel()
@@ -205,10 +206,10 @@ def test_calls_end_when_nobody_waits_for_them_or_their_time_is_over(one: Batcher
         called.append(n)
         time.sleep(0.05)
 
-    late = one.call(slow, range(100), 0.2)
+    late = one.run_exclusive(slow, range(100), 0.2)
     with pytest.raises(TimeoutError):
         late.result(10)
-    cancelled = one.call(slow, range(100), 10)
+    cancelled = one.run_exclusive(slow, range(100), 10)
     assert cancelled.cancel()
     wait_until_nothing_waits(one)
     assert len(called) < 50
@@ -254,4 +255,4 @@ def test_nothing_is_lost_when_everybody_comes_at_once(engine: Engine, one: Batch
     assert answers == {n: [f"C{n}", "X"] for n in range(100) if n % 7}
     one.submit(["last"], BEST, 10).result(10)
     time.sleep(0.05)
-    assert one.waiting == 0
+    assert one.queued_characters == 0

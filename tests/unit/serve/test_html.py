@@ -4,19 +4,18 @@ import html
 import time
 from html.parser import HTMLParser
 
+import numpy as np
 import pytest
-import torch
 from hypothesis import example, given
 from hypothesis import strategies as st
-from torch import Tensor
 
-from multihead.serve.html import Sentence, parse, place_tags
+from multihead.serve.html import Alignment, Sentence, parse, place_tags
 
 
 def word_by_word(sentence: Sentence) -> str:
     """As if every word were translated by itself, in its place."""
     n_words = len(sentence.text.split())
-    return place_tags(sentence, sentence.text, torch.eye(n_words))
+    return place_tags(sentence, sentence.text, np.eye(n_words))
 
 
 @pytest.mark.parametrize(
@@ -55,9 +54,9 @@ def test_only_text_is_translated() -> None:
     assert [sentence.text for sentence in parse(markup).sentences] == ["Title", "First.", "Second one."]
 
 
-def moved(order: list[int]) -> Tensor:
+def moved(order: list[int]) -> Alignment:
     """Target word n comes from source word order[n]."""
-    return torch.eye(len(order))[order]
+    return np.eye(len(order))[order]
 
 
 def test_an_element_goes_where_its_words_go() -> None:
@@ -68,7 +67,7 @@ def test_an_element_goes_where_its_words_go() -> None:
 
 def test_an_element_whose_words_nothing_comes_from_is_not_lost() -> None:
     (sentence,) = parse("It <i>does</i> work").sentences
-    alignment = torch.tensor([[0.9, 0.1, 0.0], [0.0, 0.3, 0.7]])
+    alignment = np.array([[0.9, 0.1, 0.0], [0.0, 0.3, 0.7]])
     assert place_tags(sentence, "Es funktioniert", alignment) == "Es <i>funktioniert</i>"
 
 
@@ -127,12 +126,12 @@ class Balance(HTMLParser):
 @example(parts=["<a href='x'>", "</a>", "<b>", " "], seed=0)
 def test_whatever_comes_in_inline_elements_come_out_balanced(parts: list[str], seed: int) -> None:
     """However broken the markup, and wherever the words go."""
-    torch.manual_seed(seed)
+    rng = np.random.default_rng(seed)
     fragment = parse("".join(parts))
     said = []
     for sentence in fragment.sentences:
         words = sentence.text.split()
-        said.append(place_tags(sentence, " ".join(reversed(words)), torch.rand(len(words), len(words))))
+        said.append(place_tags(sentence, " ".join(reversed(words)), rng.random((len(words), len(words)))))
     balance = Balance()
     balance.feed(out := fragment.join(said))
     assert not balance.open and not balance.is_crossed, out

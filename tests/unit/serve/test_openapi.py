@@ -9,7 +9,8 @@ from hypothesis import HealthCheck, given, settings
 from starlette.testclient import TestClient
 
 from multihead.serve.app import AppState, make_app
-from multihead.serve.service import Limits, Service
+from multihead.serve.options import Limits
+from multihead.serve.service import Service
 from multihead.translation.translator import Translator
 
 ROUTES = [
@@ -28,9 +29,9 @@ ROUTES = [
 @pytest.fixture(scope="module")
 def api(en_de: Translator) -> Any:
     """A server that takes short texts only: what is asked for is nonsense, which is long in the making."""
-    server = AppState(limits=Limits(characters=30, texts=3, alternatives=2, beam=4))
-    server.open(Service([en_de], server.limits))
-    return schemathesis.openapi.from_asgi("/openapi.json", make_app(server))
+    state = AppState(limits=Limits(characters=30, texts=3, alternatives=2, beam=4))
+    state.service = Service([en_de], state.limits)
+    return schemathesis.openapi.from_asgi("/openapi.json", make_app(state))
 
 
 @pytest.mark.parametrize(("path", "method"), ROUTES)
@@ -53,6 +54,7 @@ def test_every_route_is_described(client: TestClient) -> None:
 
 
 def test_the_description_has_the_limits_of_this_server(client: TestClient) -> None:
-    fields = client.get("/openapi.json").json()["paths"]["/translate"]["post"]["requestBody"]["content"]
-    assert json.dumps(fields).count('"maxLength": 5000') == 2  # a text alone, and one of a list
-    assert "Up to 50000 characters together" in json.dumps(fields)
+    fields = client.get("/openapi.json").json()["components"]["schemas"]["TranslateRequest"]["properties"]
+    assert json.dumps(fields).count('"maxLength": 5000') == 2  # a single text, and one of a list
+    assert "up to 50000 characters together" in json.dumps(fields)
+    assert fields["source"]["enum"] == ["auto", "en"]

@@ -144,7 +144,7 @@ def test_clients_that_leave_take_their_work_with_them(served: Process) -> None:
 
 def test_too_much_is_refused_at_once_and_what_is_taken_is_done(start: Start) -> None:
     """Ten times what may wait: every request is answered, with a translation or with 503 and when to come again."""
-    small = start("--waiting=2000")
+    small = start("--max-queued-characters=2000")
     text = " ".join(SENTENCES) * 2  # 400 characters or so
     fields = {"q": text, "source": "en", "target": "de"}
 
@@ -208,12 +208,12 @@ def detect_from(served: Process, address: str) -> int:
 
 
 def test_an_invented_address_does_not_evade_the_limit(start: Start) -> None:
-    open_to_all = start("--rate=3/hour")
+    open_to_all = start("--rate-limit=3/hour")
     assert [detect_from(open_to_all, f"10.0.0.{n}") for n in range(5)] == [200, 200, 200, 429, 429]
 
 
 def test_a_proxy_that_is_named_tells_the_address_of_a_client(start: Start) -> None:
-    behind = start("--rate=3/hour", "--proxy=10.1.0.0/16", "--proxy=127.0.0.1")
+    behind = start("--rate-limit=3/hour", "--proxy=10.1.0.0/16", "--proxy=127.0.0.1")
     assert [detect_from(behind, f"10.0.0.{n}") for n in range(5)] == [200] * 5
     # What the client itself put into the header stands before what the proxy added, and is not believed.
     assert [detect_from(behind, f"10.9.9.{n}, 10.0.0.7, 10.1.2.3") for n in range(5)] == [200, 200, 200, 429, 429]
@@ -222,7 +222,7 @@ def test_a_proxy_that_is_named_tells_the_address_of_a_client(start: Start) -> No
 @pytest.mark.parametrize(
     ("arguments", "word"),
     [
-        (["en-de", "--port=0", "--proxy=localhost"], "--proxy is an address or a network"),
+        (["en-de", "--port=0", "--proxy=localhost"], "--proxy takes an address or a network"),
         (["nowhere"], "there is no model 'nowhere'"),
         (["en-de", "en-de", "--port=0"], "two models translate from en to de"),
     ],

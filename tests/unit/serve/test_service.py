@@ -14,7 +14,8 @@ from multihead.serve import html
 from multihead.serve import service as service_module
 from multihead.serve.errors import Overloaded
 from multihead.serve.languages import Detector
-from multihead.serve.service import Limits, Service
+from multihead.serve.options import Limits
+from multihead.serve.service import Service
 from multihead.translation.translator import Translation, Translator
 from tests.unit.serve.conftest import client_of, in_a_loop
 
@@ -23,7 +24,7 @@ PAIR = {"source": "en", "target": "de"}
 
 def wait_until_nothing_waits(serving: Service) -> None:
     deadline = time.monotonic() + 20
-    while any(direction.batcher.waiting for direction in serving.directions.values()):
+    while any(direction.batcher.queued_characters for direction in serving.directions.values()):
         assert time.monotonic() < deadline
         time.sleep(0.01)
 
@@ -65,7 +66,7 @@ def test_a_request_that_is_refused_is_not_begun(en_de: Translator, monkeypatch: 
 
     held = copy(en_de)
     monkeypatch.setattr(held, "stream", stream)
-    serving = Service([held], Limits(waiting=2000))
+    serving = Service([held], Limits(queued_characters=2000))
 
     async def ask() -> None:
         first = asyncio.create_task(serving.translate(["First."], "en", "de"))
@@ -114,7 +115,7 @@ def test_nothing_that_grows_with_the_text_runs_in_the_event_loop(
 
     for owner, name in (
         *((service_module, name) for name in ("join_translations", "page_data")),
-        (Translator, "sentences"),
+        (Translator, "split_sentences"),
         *((html, name) for name in ("parse", "place_tags")),
         (Detector, "rank"),
     ):
@@ -128,7 +129,7 @@ def test_nothing_that_grows_with_the_text_runs_in_the_event_loop(
         return threading.get_ident()
 
     loop_thread = in_a_loop(ask)
-    assert set(threads) == {"sentences", "join_translations", "page_data", "read", "place", "rank"}
+    assert set(threads) == {"split_sentences", "join_translations", "page_data", "parse", "place_tags", "rank"}
     assert loop_thread not in threads.values()
     assert serving.close(10)
 
