@@ -28,6 +28,12 @@ def n_cores() -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
+def n_threads() -> int:
+    """Return how many threads to compute with: OMP_NUM_THREADS, or else the number of cores."""
+    number = os.environ.get("OMP_NUM_THREADS", "").partition(",")[0].strip()
+    return int(number) if number.isdecimal() and int(number) else n_cores()
+
+
 def map_in_processes(function: Callable[[Item], Result], items: Iterable[Item], min_items: int = 2) -> Iterator[Result]:
     """Yield `function(item)` in the order of the items, computed by a process for each core.
 

@@ -31,7 +31,7 @@ NEED_TORCH = {
     *("distributed",),
     *("evaluation.evaluate", "hardware.device", "inspection", "interop", "model", "paper.positions", "paper.table1"),
     *("paper.table2", "paper.table3", "runs", "serve", "storage.model_folder", "storage.shortlist", "training"),
-    *("translation.engine", "translation.engines", "translation.guard", "translation.search"),
+    *("translation.engines", "translation.search"),
     "translation.translator",
 }
 

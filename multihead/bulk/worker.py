@@ -31,11 +31,8 @@ class Worker:
     """An actor with a model, on a core of its own."""
 
     def __init__(self, work: Work) -> None:
-        import torch
-
-        torch.set_num_threads(1)
         self._work = work
-        self._translator: Translator = load(work.folder, engine=work.job.engine)
+        self._translator: Translator = load(work.folder, engine=work.job.engine, n_threads=1)
 
     def __call__(self, row: dict[str, Any]) -> dict[str, Any]:
         part = Part(**json.loads(row["part"]))

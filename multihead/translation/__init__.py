@@ -1,1 +1,6 @@
-"""TODO."""
+"""Text in, text out: split a text into segments, search a translation of each, check it, and join the results.
+
+Files in reading order: `translator` (the public class and `load`), `segments` (splits a text into segments of token ids
+that fit the model), `guard` (detects faulty translations and retries them), `engine` (the interface of engines),
+`engines` (CTranslate2, torch, and the choice between them), `search` (beam search and sampling on torch).
+"""

@@ -1,53 +1,172 @@
-"""TODO."""
+"""Check translations, and search faulty ones again with settings against the fault."""
 
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
+from enum import StrEnum
 from unicodedata import decimal
 
-from multihead.config.schema import SearchConfig
-from multihead.translation.engine import Hypothesis
+from multihead.config.schema import DataConfig, SearchConfig
+from multihead.text.sentences import split_sentences
+from multihead.text.tokenizer import SubwordTokenizer
+from multihead.translation.engine import Engine, Hypothesis, Segment
+
+MAX_COPIED_WORDS = 3  # names and numbers are often copied; more words than this are an untranslated source
+SHORT_RATIO = 0.4  # an output with a smaller share of the source's tokens probably misses text
+SHORT_MIN_TOKENS = 12  # shorter sources are not checked for missing text
+LOOP_REPEATS, LOOP_MAX_TOKENS = 4, 8
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+class Fault(StrEnum):
+    """What is wrong with a translation; the value begins the warning."""
+
+    EMPTY = "empty"
+    LOOP = "loop"
+    COPY = "copy"
+    NUMBER = "number"
+
+
+FAULT_MESSAGES = {
+    Fault.EMPTY: "the model gave no translation",
+    Fault.LOOP: "the translation repeats itself",
+    Fault.COPY: "the translation is the source",
+    Fault.NUMBER: "a number of the source is not in the translation",
+}
+RETRY_SETTINGS: dict[Fault, Callable[[SearchConfig], SearchConfig]] = {
+    Fault.EMPTY: lambda config: replace(config, min_length=1),
+    Fault.LOOP: lambda config: replace(config, no_repeat=3),
+    Fault.COPY: lambda config: replace(config, n_best=max(2, config.n_best), beam=max(4, config.beam)),
+    Fault.NUMBER: lambda config: replace(config, n_best=max(16, config.n_best), beam=max(16, config.beam)),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    """A hypothesis and its text, which is decoded once."""
+
+    hypothesis: Hypothesis
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """A segment and its text."""
+
+    ids: Segment
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
 class GuardedResult:
-    """What the search gave for a segment, after the guard."""
+    """The translations of a segment, best first, and warnings about them."""
 
-    hypotheses: list[Hypothesis]
+    candidates: list[Candidate]
     warnings: list[str] = field(default_factory=list)
 
 
-COPY_WORDS = 3  # more words than this are a copy, not a name
-FAULT_MESSAGES = {
-    "empty": "the model gave no translation",
-    "loop": "the translation repeats itself",
-    "copy": "the translation is the source",
-    "number": "a number of the source is not in the translation",
-}
-RETRY_SETTINGS: dict[str, Callable[[SearchConfig], SearchConfig]] = {
-    "empty": lambda config: replace(config, min_length=1),
-    "loop": lambda config: replace(config, no_repeat=3),
-    "copy": lambda config: replace(config, n_best=max(2, config.n_best), beam=max(4, config.beam)),
-    "number": lambda config: replace(config, n_best=max(16, config.n_best), beam=max(16, config.beam)),
-}
+class Guard:
+    """An engine whose results are decoded, checked, and searched again if faulty."""
+
+    def __init__(self, engine: Engine, tokenizer: SubwordTokenizer, data: DataConfig) -> None:
+        self.engine, self._tokenizer, self._data = engine, tokenizer, data
+
+    def search(self, segments: Sequence[Segment], config: SearchConfig) -> list[GuardedResult]:
+        """Return `config.n_best` translations of each segment; with `config.guard` faulty ones are searched again."""
+        sources = [Source(ids, self._tokenizer.decode(ids).strip()) for ids in segments]
+        results = [GuardedResult(candidates) for candidates in self._search(sources, config, config.n_best)]
+        if config.guard:
+            self._retry_faulty(sources, results, config)
+        for source, result in zip(sources, results, strict=True):
+            if self._is_short(source, result.candidates[0]):
+                result.warnings.append("short: the translation is much shorter than the text")
+        return results
+
+    def _search(self, sources: Sequence[Source], config: SearchConfig, n_best: int) -> list[list[Candidate]]:
+        found = self.engine.search([source.ids for source in sources], config)
+        return [[self._decode(hypothesis) for hypothesis in result.best(n_best)] for result in found]
+
+    def _decode(self, hypothesis: Hypothesis) -> Candidate:
+        return Candidate(hypothesis, self._tokenizer.decode(hypothesis.tokens).replace("\n", " ").strip())
+
+    def _retry_faulty(self, sources: list[Source], results: list[GuardedResult], config: SearchConfig) -> None:
+        """Replace faulty results; the segments with the same fault are searched together."""
+        faults = [self.check(source, result.candidates[0]) for source, result in zip(sources, results, strict=True)]
+        for fault in Fault:
+            places = [place for place, found in enumerate(faults) if found is fault]
+            if not places:
+                continue
+            retried = self._retry([sources[place] for place in places], fault, config)
+            for place, candidates in zip(places, retried, strict=True):
+                results[place] = self._better(fault, sources[place], results[place], candidates[: config.n_best])
+
+    def _retry(self, sources: list[Source], fault: Fault, config: SearchConfig) -> list[list[Candidate]]:
+        """Search again with settings against a fault; return the acceptable translations of each source.
+
+        A translation whose only fault is a number mismatch is better than none. A sample is not drawn again: the draws
+        would no longer follow the model's distribution.
+        """
+        if config.sample:
+            return [[] for _ in sources]
+        settings = RETRY_SETTINGS[fault](config)
+        acceptable = {None, Fault.NUMBER} - {fault}
+        found = self._search(sources, settings, max(2, settings.n_best))
+        return [
+            [candidate for candidate in candidates if self.check(source, candidate) in acceptable]
+            for source, candidates in zip(sources, found, strict=True)
+        ]
+
+    def _better(
+        self, fault: Fault, source: Source, faulty: GuardedResult, candidates: list[Candidate]
+    ) -> GuardedResult:
+        """Return the result of the retry, or the faulty one if there is none, with warnings."""
+        if not candidates:
+            return replace(faulty, warnings=[f"{fault}: {FAULT_MESSAGES[fault]}"])
+        warnings = [f"{fault}: searched again"]
+        if remaining := self.check(source, candidates[0]):
+            warnings.append(f"{remaining}: {FAULT_MESSAGES[remaining]}")
+        return GuardedResult(candidates, warnings)
+
+    def check(self, source: Source, candidate: Candidate) -> Fault | None:
+        """Return the first fault of a translation, or None."""
+        hypothesis, text = candidate.hypothesis, candidate.text
+        if not text:
+            return Fault.EMPTY
+        if not hypothesis.finished or (has_loop(hypothesis.tokens) and not has_loop(source.ids)):
+            return Fault.LOOP
+        same_language = self._data.source_lang == self._data.target_lang
+        if text == source.text and len(text.split()) > MAX_COPIED_WORDS and not same_language:
+            return Fault.COPY
+        return Fault.NUMBER if numbers(source.text) - numbers(text) else None
+
+    def _is_short(self, source: Source, candidate: Candidate) -> bool:
+        """Return whether much of the source is probably missing, by the number of tokens or of sentences."""
+        n_tokens = len(candidate.hypothesis.tokens)
+        if len(source.ids) < SHORT_MIN_TOKENS or not n_tokens:
+            return False
+        if n_tokens < SHORT_RATIO * len(source.ids):
+            return True
+        n_sentences = len(split_sentences(source.text, self._data.source_lang)[0])
+        return n_sentences > 2 and len(split_sentences(candidate.text, self._data.target_lang)[0]) <= n_sentences / 2
+
+
 _NUMBER = re.compile(r"(?<![\d:])\d+(?:[.,'\u2019]\d+|[ \u00a0\u202f]\d{3}(?!\d))*(?!\d*:)")
 
 
 def numbers(text: str) -> set[str]:
-    """The digits of each number of two or more, in any script: 10,000 and 10.000 are one number.
+    """Return the digits of each number with at least two, in any script: 10,000 and 10.000 are the same number.
 
-    A single digit is often spelled out, and a time of day may be told otherwise.
+    Single digits are often spelled out, and times of day are often written differently, so both are left out.
     """
     found = ("".join(str(decimal(sign)) for sign in number if sign.isdecimal()) for number in _NUMBER.findall(text))
     return {digits for digits in found if len(digits) > 1}
 
 
-def has_loop(tokens: Sequence[int], times: int = 4, longest: int = 8) -> bool:
-    """True if some run of up to `longest` tokens stands `times` times in a row."""
-    for size in range(1, longest + 1):
-        same = 0  # tokens that equal the one `size` before
-        for at in range(size, len(tokens)):
-            same = same + 1 if tokens[at] == tokens[at - size] else 0
-            if same == size * (times - 1):
+def has_loop(tokens: Sequence[int], repeats: int = LOOP_REPEATS, max_tokens: int = LOOP_MAX_TOKENS) -> bool:
+    """Return whether a sequence of up to `max_tokens` tokens occurs `repeats` times in a row."""
+    for size in range(1, max_tokens + 1):
+        n_equal = 0  # consecutive tokens that equal the token `size` positions before
+        for position in range(size, len(tokens)):
+            n_equal = n_equal + 1 if tokens[position] == tokens[position - size] else 0
+            if n_equal == size * (repeats - 1):
                 return True
     return False

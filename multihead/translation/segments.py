@@ -1,24 +1,94 @@
-"""TODO."""
+"""Split a text into segments of token ids that fit the model."""
 
 import re
 from dataclasses import dataclass, field
 
-LONG_PIECE = 50  # characters; no piece of a vocabulary is that long
-SHORT, SHORT_TEXT = 0.4, 12  # an output of fewer tokens than this share of a source of so many is suspicious
-# An imported model of several target languages is told which one at the start of a sentence.
+from multihead.config.schema import DataConfig
+from multihead.text.dependency_trees import encode_tree
+from multihead.text.encoding import normalize
+from multihead.text.lines import MAX_CHARACTERS
+from multihead.text.sentences import as_one_sentence, split_sentences, split_to_fit
+from multihead.text.tokenizer import SubwordTokenizer
+from multihead.translation.engine import Segment
+
+MAX_PIECE_CHARACTERS = 50  # no vocabulary has longer pieces
+# An imported model with several target languages expects the language code at the start of each sentence.
 LANGUAGE_CODE = re.compile(r"\s*>>[\w-]+<<\s*")
-CONTROL = re.compile("[\x00-\x08\x0e-\x1b\x7f]")  # characters that are neither text nor white space
+CONTROL_CHARACTERS = re.compile("[\x00-\x08\x0e-\x1b\x7f]")  # all but white space
 
 
-@dataclass(slots=True, kw_only=True)
+@dataclass(slots=True)
 class SourceLine:
-    """A text on its way: the segments that are searched for it, the gap before each, and warnings."""
+    """A text as segments, the white space before each of them, and warnings about what was changed."""
 
-    segments: list[list[int]] = field(default_factory=list)
+    segments: list[Segment] = field(default_factory=list)
     gaps: list[str] = field(default_factory=list)
     warnings: list[str] = field(default_factory=list)
 
-    def add(self, ids: list[int], gap: str) -> None:
+    def add(self, ids: Segment, gap: str) -> None:
         if ids:
             self.segments.append(ids)
             self.gaps.append(gap)
+
+
+@dataclass(slots=True)
+class Segmenter:
+    """Turns texts into segments of at most `max_tokens` tokens."""
+
+    tokenizer: SubwordTokenizer
+    data: DataConfig
+    max_tokens: int
+
+    def read(self, text: str, split: bool) -> SourceLine:
+        """Return the segments of a text: its sentences, or with `split=False` the whole text as one."""
+        line = SourceLine()
+        if len(text) > MAX_CHARACTERS:
+            line.warnings.append(f"cut: the text has {len(text):,} characters; the first {MAX_CHARACTERS:,} were read")
+            text = text[:MAX_CHARACTERS]
+        text = self.clean(text)
+        code = LANGUAGE_CODE.match(text) if self.data.tokenizer == "unigram" else None
+        prefix = code[0] if code else ""
+        sentences, gaps = self.sentences(text[len(prefix) :], split)
+        for sentence, gap in zip(sentences, gaps, strict=False):
+            self._add(line, prefix + sentence, gap)
+        return line
+
+    def clean(self, text: str) -> str:
+        """Return the text in the Unicode form of the training text, without control characters and lone surrogates."""
+        return normalize(CONTROL_CHARACTERS.sub(" ", text.encode(errors="replace").decode()), self.data.unicode)
+
+    def sentences(self, text: str, split: bool) -> tuple[list[str], list[str]]:
+        """Return the sentences of a text and the gaps around them; a line with a dependency tree is never split."""
+        if split and not self.data.tree:
+            return split_sentences(text, self.data.source_lang)
+        return as_one_sentence(text)
+
+    def encode(self, text: str) -> Segment:
+        return encode_tree(self.tokenizer, [text])[0] if self.data.tree else self.tokenizer.encode(text)
+
+    def _add(self, line: SourceLine, sentence: str, gap: str) -> None:
+        """Add a sentence, in several parts if it is too long for the model."""
+        # With casing noise a model has seen lower-cased text in training, but no text in capitals.
+        if self.data.casing_noise and sentence.isupper() and " " in sentence:
+            line.warnings.append("capitals: the text was read in lower case")
+            sentence = sentence.lower()
+        ids = self.encode(sentence) if len(sentence) <= MAX_PIECE_CHARACTERS * self.max_tokens else []
+        if ids and len(ids) <= self.max_tokens:
+            line.add(ids, gap)
+        elif self.data.tree:  # part of a tree is not a tree
+            line.warnings.append(f"cut: a sentence of {len(ids)} tokens was cut to {self.max_tokens}")
+            line.add(ids[: self.max_tokens], gap)
+        else:
+            parts = list(split_to_fit(sentence, self._size, self.max_tokens, self.data.source_lang))
+            line.warnings.append(
+                f"split: a sentence longer than {self.max_tokens} tokens was translated in {len(parts)} parts"
+            )
+            for part in parts:
+                line.add(self.encode(part.strip()), gap)
+                gap = part[len(part.rstrip()) :]
+
+    def _size(self, text: str) -> int:
+        """Return the number of tokens, or a lower bound for a text so long that encoding it could take seconds."""
+        if len(text) <= MAX_PIECE_CHARACTERS * self.max_tokens:
+            return len(self.encode(text))
+        return len(text) // MAX_PIECE_CHARACTERS + 1

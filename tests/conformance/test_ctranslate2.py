@@ -62,7 +62,7 @@ def random_segments(n: int, longest: int, seed: int = 1) -> Segments:
 
 def engine_of(model: Transformer, folder: Path, quantization: str = "float32") -> CTranslate2Engine:
     export_ctranslate2(model, TOKENIZER, folder, quantization)
-    return CTranslate2Engine(folder, model.config, workers=1)
+    return CTranslate2Engine(folder, model.config, n_threads=1)
 
 
 def search_with_torch(model: Transformer, segments: Segments, config: SearchConfig) -> list[SearchResult]:
@@ -162,7 +162,7 @@ def learned(trained: Path, tmp_path_factory: pytest.TempPathFactory) -> Learned:
     rng = random.Random(1)
     odd = [" ".join(rng.choices("abcxyz123", k=rng.randint(1, 12))) for _ in range(32)]
     segments = tokenizer.encode_batch([source for source, _ in copy_or_reverse(32, seed=5)] + odd)
-    return Learned(model, tokenizer, folder, CTranslate2Engine(folder, config.model, workers=2), segments)
+    return Learned(model, tokenizer, folder, CTranslate2Engine(folder, config.model, n_threads=2), segments)
 
 
 def test_alone_no_neighbour_and_no_number_of_workers_changes_a_sentence(learned: Learned, trained: Path) -> None:
@@ -170,7 +170,7 @@ def test_alone_no_neighbour_and_no_number_of_workers_changes_a_sentence(learned:
     folder = learned.folder.with_name("int8")
     export_ctranslate2(learned.model, learned.tokenizer, folder, "int8", load_shortlist(trained))
     engines = [
-        CTranslate2Engine(folder, learned.model.config, workers, one_sentence_per_batch=True) for workers in (1, 2)
+        CTranslate2Engine(folder, learned.model.config, n_threads, one_sentence_per_batch=True) for n_threads in (1, 2)
     ]
     expected = [best_tokens(engines[0].search([segment], SearchConfig()))[0] for segment in learned.segments]
     order = random.Random(2).sample(range(len(learned.segments)), len(learned.segments))
@@ -251,7 +251,7 @@ def test_the_folder_is_enough_for_ctranslate2_itself(learned: Learned) -> None:
 def test_the_threads_of_torch_stay_as_they_are(learned: Learned) -> None:
     before = torch.get_num_threads()
     torch.set_num_threads(3)
-    CTranslate2Engine(learned.folder, learned.model.config, workers=1).search(learned.segments, SearchConfig(beam=1))
+    CTranslate2Engine(learned.folder, learned.model.config, n_threads=1).search(learned.segments, SearchConfig(beam=1))
     assert torch.get_num_threads() == 3
     torch.set_num_threads(before)
 
@@ -379,8 +379,8 @@ def test_a_model_without_numbers_says_nothing(tmp_path: Path) -> None:
 
 def test_sampling_is_refused(tmp_path: Path) -> None:
     engine = engine_of(random_model(), tmp_path / "export")
-    assert engine.unsupported_reason(SearchConfig()) == ""
-    assert "samples" in engine.unsupported_reason(SearchConfig(sample=True))
+    assert engine.unsupported_reason(SearchConfig()) is None
+    assert "samples" in (engine.unsupported_reason(SearchConfig(sample=True)) or "")
     with pytest.raises(UserError, match="samples"):
         engine.search([[4]], SearchConfig(sample=True))
 

@@ -1,57 +1,103 @@
-"""TODO."""
+"""Choose the engine for a model. The torch models are loaded only when something needs them."""
 
-from collections.abc import Sequence
+import threading
+from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from multihead.config.schema import SearchConfig
 from multihead.errors import UserError
-from multihead.hardware.device import pick_device
-from multihead.interop.ctranslate2_export import has_ctranslate2, unsupported_by_ctranslate2
+from multihead.interop.ctranslate2_export import has_ctranslate2, import_ctranslate2, unsupported_by_ctranslate2
 from multihead.interop.export_cache import cached_export
-from multihead.model.transformer import Transformer
-from multihead.storage.shortlist import Shortlist, load_shortlist
-from multihead.text.tokenizer import SubwordTokenizer
-from multihead.translation.engine import Engine, SearchResult
+from multihead.storage.model_folder import ModelFolder
+from multihead.translation.engine import Engine, SearchResult, Segment
 from multihead.translation.engines.ctranslate2_engine import CTranslate2Engine
-from multihead.translation.engines.torch_engine import TorchEngine
 
-
-class AutoEngine:
-    """What `auto` means: CTranslate2, each sentence alone, so that it is the same whatever its neighbours; and torch
-    for what CTranslate2 cannot do."""
-
-    chunk_size, prefetch = CTranslate2Engine.chunk_size, CTranslate2Engine.prefetch
-
-    def __init__(self, fast: CTranslate2Engine, other: TorchEngine) -> None:
-        self._fast, self._other = fast, other
-
-    def search(self, segments: Sequence[list[int]], config: SearchConfig) -> list[SearchResult]:
-        engine = self._other if self._fast.unsupported_reason(config) else self._fast
-        return engine.search(segments, config)
-
+if TYPE_CHECKING:
+    from multihead.model.transformer import Transformer
 
 NARROW_MODEL = 256  # d_model up to which CTranslate2 is as fast as torch without a shortlist
 
 
-def choose_engine(name: str, models: list[Transformer], tokenizer: SubwordTokenizer, folder: Path) -> Engine:
+class LazyModels:
+    """The torch models of some folders, loaded by the first call and kept. Thread-safe."""
+
+    def __init__(self, folders: Sequence[ModelFolder]) -> None:
+        self._folders = folders
+        self._models: list[Transformer] = []
+        self._lock = threading.Lock()
+
+    def __call__(self) -> "list[Transformer]":
+        with self._lock:
+            if not self._models:
+                from multihead.hardware.device import pick_device
+                from multihead.model.weights import load_model
+
+                device = pick_device()
+                self._models = [load_model(folder.path)[0].to(device) for folder in self._folders]
+            return self._models
+
+
+class AutoEngine:
+    """`--engine auto`: CTranslate2, and torch for searches that CTranslate2 does not support."""
+
+    def __init__(self, fast: CTranslate2Engine, make_fallback: Callable[[], Engine]) -> None:
+        """`make_fallback` is called by the first search that CTranslate2 does not support."""
+        self._fast, self._make_fallback = fast, make_fallback
+        self._fallback: Engine | None = None
+        self._lock = threading.Lock()
+        self.chunk_size, self.prefetch = fast.chunk_size, fast.prefetch
+
+    def search(self, segments: Sequence[Segment], config: SearchConfig) -> list[SearchResult]:
+        if self._fast.unsupported_reason(config) is None:
+            return self._fast.search(segments, config)
+        with self._lock:
+            self._fallback = self._fallback or self._make_fallback()
+        return self._fallback.search(segments, config)
+
+
+def choose_engine(name: str, folders: Sequence[ModelFolder], models: LazyModels, n_threads: int | None) -> Engine:
+    """Return the engine of this name for a model, or for an ensemble if there are several folders."""
     kind, _, quantization = name.partition(":")
-    model, words = models[0], load_shortlist(folder)
-    torch_engine = TorchEngine(models, words)
-    if kind == "torch" or (kind == "auto" and not ctranslate2_is_faster(models, words)):
-        return torch_engine
-    if len(models) > 1:
-        raise UserError("CTranslate2 searches with one model: an ensemble needs --engine torch")
-    export = cached_export(model, tokenizer, folder, quantization or "int8", words)
-    fast = CTranslate2Engine(export, model.config, one_sentence_per_batch=kind == "auto")
-    return AutoEngine(fast, torch_engine) if kind == "auto" else fast
+    folder = folders[0]
+
+    def make_torch_engine() -> Engine:
+        from multihead.translation.engines.torch_engine import TorchEngine
+
+        return TorchEngine(models(), folder.shortlist(), n_threads)
+
+    if kind == "torch" or (kind == "auto" and not ctranslate2_is_faster(folders)):
+        return make_torch_engine()
+    if len(folders) > 1:
+        raise UserError("CTranslate2 searches with a single model: use --engine torch for an ensemble")
+    export = cached_export(
+        models()[0], folder.tokenizer(), _published_folder(folder), quantization or "int8", folder.shortlist()
+    )
+    fast = CTranslate2Engine(export, folder.config.model, n_threads, one_sentence_per_batch=kind == "auto")
+    return AutoEngine(fast, make_torch_engine) if kind == "auto" else fast
 
 
-def ctranslate2_is_faster(models: list[Transformer], words: Shortlist | None) -> bool:
-    """Whether CTranslate2 is the faster one: on CPUs, with a shortlist or for a narrow model.
+def ctranslate2_is_faster(folders: Sequence[ModelFolder]) -> bool:
+    """Return whether CTranslate2 is the faster engine: on CPUs, with a shortlist or for a narrow model.
 
-    `auto` makes every sentence a batch of its own, so a large output layer is read from memory for each of them; torch
-    searches many sentences at a time, which is faster for a base model of 37,000 pieces.
+    `auto` puts every sentence in its own batch, so that a large output projection is read from memory for each
+    sentence. torch searches many sentences at a time, which is faster for a base model with 37,000 pieces.
     """
-    able = len(models) == 1 and not unsupported_by_ctranslate2(models[0].config)
-    quick = words is not None or models[0].config.d_model <= NARROW_MODEL
-    return able and quick and has_ctranslate2() and pick_device().type == "cpu"
+    config = folders[0].config.model
+    if len(folders) > 1 or unsupported_by_ctranslate2(config) or not has_ctranslate2():
+        return False
+    is_small = config.d_model <= NARROW_MODEL or folders[0].shortlist() is not None
+    return is_small and not _has_gpu()
+
+
+def _has_gpu() -> bool:
+    if not import_ctranslate2().get_cuda_device_count():
+        return False
+    from multihead.hardware.device import pick_device  # torch may be a build for CPUs only
+
+    return pick_device().type != "cpu"
+
+
+def _published_folder(folder: ModelFolder) -> Path:
+    """Return the folder that the user named: of a checkpoint, the run that it belongs to."""
+    return folder.path.parent.parent if folder.path.parent.name == "checkpoints" else folder.path

@@ -1,9 +1,10 @@
-"""TODO."""
+"""Search with our own beam search and sampling on torch: the reference, and the only engine for ensembles and GPUs."""
 
+import contextlib
 import copy
 import math
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
@@ -18,78 +19,90 @@ from multihead.translation.engine import SearchResult, Segment
 from multihead.translation.search.beam import search
 from multihead.translation.search.candidates import Candidates
 
-BATCH_TOKENS = 2048  # source tokens searched at a time, padding counted
-WIDE = 512  # d_model from which several cores gain from working on one sentence together
+BATCH_TOKENS = 2048  # source tokens per batch, including padding
+WIDE_MODEL = 512  # d_model from which several cores are faster when they share one sentence
 
 
 class TorchEngine:
-    """One model, or several of one vocabulary that vote, in batches of like length."""
+    """One model or an ensemble, in batches of sentences of similar length.
+
+    Sentences with a near tie are searched again in float64, which gives the same result in every batch. The copy of the
+    models for that is made at the first near tie and kept: it takes twice the memory of the models. Copying for each
+    search instead would cost more time than the search of a sentence.
+    """
 
     chunk_size, prefetch = 2000, 1
 
-    def __init__(self, models: Sequence[Transformer], shortlist: Shortlist | None = None) -> None:
+    def __init__(
+        self, models: Sequence[Transformer], shortlist: Shortlist | None = None, n_threads: int | None = None
+    ) -> None:
+        """Search with `n_threads` cores, by default as many as torch is set to use."""
         self.models = list(models)
-        self.device = next(self.models[0].parameters()).device
-        self.shortlist = Candidates(shortlist, self.device) if shortlist else None
+        self._device = next(self.models[0].parameters()).device
+        self._candidates = Candidates(shortlist, self._device) if shortlist else None
+        self._n_threads = n_threads
         self._double_precision_models: list[Transformer] = []
-        self._busy = threading.Lock()  # the number of threads is torch's, not ours alone
+        self._lock = threading.Lock()  # torch's number of threads belongs to the whole process
 
     def search(self, segments: Sequence[Segment], config: SearchConfig) -> list[SearchResult]:
-        with self._busy:
-            return self._search(segments, config)
+        """Return the result for each segment, in order."""
+        with self._lock:
+            results = self._search(self.models, segments, config)
+            tied = [place for place, result in enumerate(results) if result.near_tie and not config.sample]
+            if tied:
+                self._double_precision_models = self._double_precision_models or [
+                    copy.deepcopy(model).double() for model in self.models
+                ]
+                again = self._search(self._double_precision_models, [segments[place] for place in tied], config)
+                for place, result in zip(tied, again, strict=True):
+                    results[place] = result
+            return results
 
-    def _search(self, segments: Sequence[Segment], config: SearchConfig) -> list[SearchResult]:
-        found = self._search_with(self.models, segments, config)
-        close = [at for at, one in enumerate(found) if one.near_tie and not config.sample]
-        if close:
-            self._double_precision_models = self._double_precision_models or [
-                copy.deepcopy(model).double() for model in self.models
-            ]
-            decided = self._search_with(self._double_precision_models, [segments[at] for at in close], config)
-            for at, one in zip(close, decided, strict=True):
-                found[at] = one
-        return found
-
-    def _search_with(
+    def _search(
         self, models: Sequence[Transformer], segments: Sequence[Segment], config: SearchConfig
     ) -> list[SearchResult]:
-        """Batches of like length, the longest first, shared out to as many threads as there are cores."""
+        """Search in batches, the longest first, several at a time on a CPU with several cores.
+
+        A batch per core needs less synchronization than all cores on one batch. A single batch gets all cores only if
+        the model is wide: on the small tensors of a narrow one they would wait for each other longer than they work,
+        and fifty times as long where another process occupies a core.
+        """
+        n_threads = self._n_threads or torch.get_num_threads()
         lengths = np.array([[len(ids), len(ids)] for ids in segments], dtype=np.int32).reshape(-1, 2)
-        share = math.ceil((lengths[:, 0].sum() + len(segments)) / torch.get_num_threads())  # so that no core is idle
-        batches = [batch.tolist() for batch in length_buckets(lengths, min(BATCH_TOKENS, share))][::-1]
+        fair_share = math.ceil((lengths[:, 0].sum() + len(segments)) / n_threads)  # so that no core is idle
+        batches = [batch.tolist() for batch in length_buckets(lengths, min(BATCH_TOKENS, fair_share))][::-1]
 
         def search_batch(batch: list[int]) -> list[SearchResult]:
-            source_ids = torch.tensor(pad([segments[at] for at in batch]), device=self.device)
-            return search(models, source_ids, config, shortlist=self.shortlist)
+            source_ids = torch.tensor(pad([segments[place] for place in batch]), device=self._device)
+            return search(models, source_ids, config, shortlist=self._candidates)
 
-        is_wide = models[0].config.d_model >= WIDE
-        results = _search_in_threads(search_batch, batches, self.device, is_wide)
-        found = {at: one for batch, of in zip(batches, results, strict=True) for at, one in zip(batch, of, strict=True)}
-        return [found[at] for at in range(len(segments))]
+        shares_cores = len(batches) == 1 and models[0].config.d_model >= WIDE_MODEL
+        if self._device.type != "cpu" or n_threads == 1 or shares_cores:
+            with _torch_threads(n_threads):
+                found = [search_batch(batch) for batch in batches]
+        else:
+            with _torch_threads(1), ThreadPoolExecutor(n_threads) as pool:
+                found = list(pool.map(search_batch, batches))
+        results = {
+            place: result
+            for batch, batch_results in zip(batches, found, strict=True)
+            for place, result in zip(batch, batch_results, strict=True)
+        }
+        return [results[place] for place in range(len(segments))]
 
 
-def _search_in_threads(
-    search_batch: Callable[[list[int]], list[SearchResult]],
-    batches: list[list[int]],
-    device: torch.device,
-    is_wide: bool,
-) -> list[list[SearchResult]]:
-    """Each core works on a batch of its own, which takes less waiting than all of them on one.
-
-    A batch that comes alone has all of them only if the model is wide. On the small tensors of a small one they would
-    wait for each other longer than they work, and fifty times as long where another process has taken a core.
-    """
-    n_threads = torch.get_num_threads()
-    if device.type != "cpu" or n_threads == 1 or (len(batches) == 1 and is_wide):
-        return [search_batch(batch) for batch in batches]
-    torch.set_num_threads(1)
+@contextlib.contextmanager
+def _torch_threads(n_threads: int) -> Iterator[None]:
+    """Let torch use this many threads per operation, also in threads that are started inside."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(n_threads)
     try:
-        with ThreadPoolExecutor(n_threads) as pool:
-            return list(pool.map(search_batch, batches))
+        yield
     finally:
-        torch.set_num_threads(n_threads)
+        torch.set_num_threads(before)
 
 
 def pad(segments: Sequence[Segment]) -> list[list[int]]:
+    """Return the segments with the end symbol, padded to the same length."""
     longest = max(map(len, segments)) + 1
     return [[*ids, EOS_ID] + [PAD_ID] * (longest - 1 - len(ids)) for ids in segments]

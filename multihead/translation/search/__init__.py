@@ -1,1 +1,1 @@
-"""TODO."""
+"""Search on torch: `beam` (beam search), `sampling`, `ensemble` (several models), `candidates` (the shortlist)."""

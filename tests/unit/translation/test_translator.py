@@ -19,9 +19,10 @@ from multihead.errors import UsageError, UserError
 from multihead.model.transformer import Transformer
 from multihead.text.lines import TextInput
 from multihead.text.tokenizer import SubwordTokenizer
-from multihead.translation import translator
+from multihead.translation import segments
 from multihead.translation.engine import Hypothesis, SearchResult
 from multihead.translation.engines import ctranslate2_engine, torch_engine
+from multihead.translation.engines.torch_engine import TorchEngine
 from multihead.translation.guard import has_loop, numbers
 from multihead.translation.translator import Alternative, Translation, Translator, as_line
 from tests.conftest import copy_or_reverse
@@ -42,7 +43,8 @@ def random_translator(max_length: int = 64, **data: object) -> Translator:
     }
     config: RunConfig = configure(named)
     torch.manual_seed(1)
-    return Translator([Transformer(config.model).eval()], TOKENIZER, config, "random")
+    models = [Transformer(config.model).eval()]
+    return Translator(TOKENIZER, config, "random", TorchEngine(models), lambda: models)
 
 
 RANDOM = random_translator()
@@ -166,7 +168,9 @@ def test_without_splitting_a_text_is_one_segment() -> None:
 def test_a_model_of_documents_is_not_split_unless_asked_to() -> None:
     model = random_translator()
     text, whole = "A man rides. His bike.", {"split": False, **FAST}
-    documents = Translator(model.models, TOKENIZER, model.config, "documents", search=ModelSearch(split=False))
+    documents = Translator(
+        TOKENIZER, model.config, "documents", model.engine, lambda: model.models, ModelSearch(split=False)
+    )
     assert documents.translate(text, **FAST) == model.translate(text, **whole)
     assert documents.translate(text, split=True, **FAST) == model.translate(text, **FAST)
 
@@ -205,7 +209,7 @@ def test_sentences_that_are_lost_are_flagged(monkeypatch: pytest.MonkeyPatch) ->
 def test_every_sentence_of_a_long_text_is_translated_as_it_is_alone(trained: Path) -> None:
     translator = multihead.load(trained)
     sentences = [source + "!" for source, _ in copy_or_reverse(6, seed=3)]
-    translator.max_tokens = max(len(translator.tokenizer.encode(sentence)) for sentence in sentences)
+    translator.segmenter.max_tokens = max(len(translator.tokenizer.encode(sentence)) for sentence in sentences)
     joined = translator.translate(" ".join(sentences), beam=1)
     assert joined.text == " ".join(one.text for one in translator.translate(sentences, beam=1))
 
@@ -224,7 +228,7 @@ def _id_of(piece: str) -> int:
 
 
 def test_a_text_beyond_the_limit_is_cut_with_a_warning(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(translator, "MAX_CHARACTERS", 100)
+    monkeypatch.setattr(segments, "MAX_CHARACTERS", 100)
     result = random_translator(max_length=20).translate("x" * 1_000_000, **FAST)
     assert result.warnings[0] == "cut: the text has 1,000,000 characters; the first 100 were read"
 
