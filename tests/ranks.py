@@ -1,4 +1,4 @@
-"""Several processes that train together, started as torchrun starts them, but in milliseconds: all is imported."""
+"""Several processes that train together, started as torchrun starts them, but from a server that has imported torch."""
 
 import multiprocessing
 import os
@@ -13,58 +13,57 @@ from typing import Any
 
 from torch.distributed import TCPStore  # type: ignore[attr-defined]  # torch does not declare the export
 
-PRELOADED = ["multihead.run", "torch.utils.tensorboard", "matplotlib.figure", "sacrebleu"]
+PRELOADED = ["multihead.runs.train", "torch.utils.tensorboard", "matplotlib.figure", "sacrebleu"]
 
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """Processes under way, and what each of them will say."""
+    """Running processes, and a pipe with the result of each."""
 
     processes: list[ForkServerProcess]
-    answers: list[Connection]
-    store: TCPStore  # which is torchrun's part
+    pipes: list[Connection]
+    store: TCPStore  # torchrun hosts it
 
     def results(self) -> list[Any]:
-        """What each process returned; an error of any is an error."""
-        found = [answer.recv() for answer in self.answers]
+        """Return what the function returned in each process; fail if it failed in any."""
+        results = [pipe.recv() for pipe in self.pipes]
         for process in self.processes:
             process.join()
-        failed = [said for said in found if isinstance(said, Failure)]
-        assert not failed, failed[0].words
-        return found
+        errors = [result for result in results if isinstance(result, Error)]
+        assert not errors, errors[0].traceback
+        return results
 
 
 @dataclass(frozen=True, slots=True)
-class Failure:
-    words: str
+class Error:
+    traceback: str
 
 
-def start(world_size: int, function: Callable[..., object], *arguments: object, errors: Path | None = None) -> Group:
-    """Call a function in `world_size` processes; what they write to standard error goes to `errors`."""
+def start(world_size: int, function: Callable[..., object], *arguments: object, stderr: Path | None = None) -> Group:
+    """Call a function in `world_size` processes; their standard error is appended to `stderr`."""
     context = multiprocessing.get_context("forkserver")
     context.set_forkserver_preload(PRELOADED)
     listening = socket.create_server(("127.0.0.1", 0))
     port = listening.getsockname()[1]
     store = TCPStore("127.0.0.1", port, is_master=True, wait_for_workers=False, master_listen_fd=listening.detach())
-    processes, answers = [], []
+    processes, pipes = [], []
     for rank in range(world_size):
         mine, theirs = context.Pipe(duplex=False)
-        process = context.Process(
-            target=_run, args=(_variables(rank, world_size, port), errors, theirs, function, arguments)
-        )
+        environment = _environment(rank, world_size, port)
+        process = context.Process(target=_run, args=(environment, stderr, theirs, function, arguments))
         process.start()
         theirs.close()
         processes.append(process)
-        answers.append(mine)
-    return Group(processes, answers, store)
+        pipes.append(mine)
+    return Group(processes, pipes, store)
 
 
 def on_ranks(world_size: int, function: Callable[..., object], *arguments: object) -> list[Any]:
-    """What a function returns in each of `world_size` processes."""
+    """Return what a function returns in each of `world_size` processes."""
     return start(world_size, function, *arguments).results()
 
 
-def _variables(rank: int, world_size: int, port: int) -> dict[str, str]:
+def _environment(rank: int, world_size: int, port: int) -> dict[str, str]:
     return {
         "RANK": str(rank),
         "LOCAL_RANK": str(rank),
@@ -77,17 +76,17 @@ def _variables(rank: int, world_size: int, port: int) -> dict[str, str]:
 
 
 def _run(
-    variables: dict[str, str],
-    errors: Path | None,
-    answer: Connection,
+    environment: dict[str, str],
+    stderr: Path | None,
+    pipe: Connection,
     function: Callable[..., object],
     arguments: tuple[object, ...],
 ) -> None:
-    os.environ |= variables
-    if errors:
-        os.dup2(os.open(errors, os.O_WRONLY | os.O_CREAT | os.O_APPEND), 2)
+    os.environ |= environment
+    if stderr:
+        os.dup2(os.open(stderr, os.O_WRONLY | os.O_CREAT | os.O_APPEND), 2)
     try:
-        answer.send(function(*arguments))
+        pipe.send(function(*arguments))
     except BaseException:
-        answer.send(Failure(traceback.format_exc()))
+        pipe.send(Error(traceback.format_exc()))
         raise

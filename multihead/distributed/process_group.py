@@ -1,8 +1,8 @@
-"""This process among those that torchrun started; every call does nothing when it is alone.
+"""The process group that torchrun started. With a single process, every call is a no-op.
 
     torchrun --nproc-per-node 2 -m multihead train ...
 
-Small numbers travel on the processors (gloo), gradients where the model is: NCCL on GPUs, gloo on CPUs.
+Numbers and Python objects are exchanged on the CPU (gloo), gradients where the model is: NCCL on GPUs, gloo on CPUs.
 """
 
 import contextlib
@@ -25,7 +25,7 @@ COLLECTIVE_TIMEOUT = timedelta(days=7)
 
 @dataclass(frozen=True, slots=True)
 class ProcessGroup:
-    """Which of the processes this is, and what they do together."""
+    """The rank of this process, and the collectives of all ranks."""
 
     rank: int = 0
     world_size: int = 1
@@ -36,19 +36,19 @@ class ProcessGroup:
         return self.rank == 0
 
     def sum(self, *numbers: float) -> list[float]:
-        """The sum over all ranks of each number."""
+        """Return the sum of each number over all ranks."""
         return self._reduce(numbers, dist.ReduceOp.SUM)
 
     def max(self, *numbers: float) -> list[float]:
-        """The largest that any rank has of each number."""
+        """Return the maximum of each number over all ranks."""
         return self._reduce(numbers, dist.ReduceOp.MAX)
 
     def _reduce(self, numbers: tuple[float, ...], operation: dist.ReduceOp.RedOpType) -> list[float]:
         if self.world_size == 1:
             return list(numbers)
-        together = torch.tensor(numbers, dtype=torch.float64)  # counts of tokens are exact
-        dist.all_reduce(together, operation)
-        return cast(list[float], together.tolist())
+        reduced = torch.tensor(numbers, dtype=torch.float64)  # exact for token counts
+        dist.all_reduce(reduced, operation)
+        return cast(list[float], reduced.tolist())
 
     def on_main(self, compute: Callable[[], T]) -> T:
         """Compute on rank 0 and broadcast the result; the other ranks block until it is done."""
@@ -69,7 +69,7 @@ def under_torchrun() -> bool:
 
 @contextlib.contextmanager
 def process_group() -> Iterator[ProcessGroup]:
-    """Join the processes that torchrun started, and leave together with them; without torchrun, rank 0 of 1."""
+    """Join the processes that torchrun started, and leave once all are done; without torchrun, rank 0 of 1."""
     world_size = int(os.environ.get("WORLD_SIZE", "1"))
     if world_size == 1:
         yield SINGLE_PROCESS
@@ -83,7 +83,7 @@ def process_group() -> Iterator[ProcessGroup]:
     heartbeat = Heartbeat(rank, world_size)
     try:
         yield ProcessGroup(rank, world_size)
-        dist.barrier()  # the first rank publishes while the others have nothing left to do
+        dist.barrier()  # rank 0 publishes while the others have nothing left to do
     except BaseException as error:
         if _is_connection_error(error):
             heartbeat.wait_for_failure()
@@ -94,6 +94,6 @@ def process_group() -> Iterator[ProcessGroup]:
 
 
 def _is_connection_error(error: BaseException) -> bool:
-    """Torch has one kind of error for most that can go wrong."""
+    """Return whether a collective failed, for which torch raises a plain RuntimeError."""
     words = ("connection", "gloo", "nccl")
     return isinstance(error, RuntimeError) and any(word in str(error).lower() for word in words)

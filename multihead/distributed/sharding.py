@@ -1,28 +1,22 @@
-"""TODO."""
+"""Tensors in shards (FSDP): each rank holds one shard of a DTensor. Plain tensors pass through unchanged."""
 
 from typing import cast
 
 from torch import Tensor
 
-# Tensors in shards, of which each rank has one (FSDP)
-
 
 def full_tensor(tensor: Tensor) -> Tensor:
-    """All of a tensor that may be in shards; all ranks have to ask."""
-    gather = getattr(tensor, "full_tensor", None)  # of a DTensor alone
+    """Return all of a tensor that may be sharded; every rank must call this."""
+    gather = getattr(tensor, "full_tensor", None)  # only a DTensor has it
     return tensor if gather is None else cast(Tensor, gather())
 
 
 def shard_like(tensor: Tensor, other: Tensor) -> Tensor:
-    """A whole tensor, which every rank has, in the shards of another one."""
-    if not _is_sharded(other):
+    """Return the shard of `tensor`, which every rank has in full, that corresponds to the shard of `other`."""
+    if not hasattr(other, "full_tensor"):
         return tensor
     from torch.distributed.tensor import DTensor, distribute_tensor
 
     assert isinstance(other, DTensor)
-    # Every rank has all of it, so that nothing needs to be sent.
+    # With src_data_rank=None each rank takes its shard from its own copy, and nothing is sent.
     return distribute_tensor(tensor.to(other.device), other.device_mesh, other.placements, src_data_rank=None)
-
-
-def _is_sharded(tensor: Tensor) -> bool:
-    return hasattr(tensor, "full_tensor")

@@ -1,4 +1,4 @@
-"""A rank that dies, hangs or is asked to leave: the others leave too, in words, and the run can go on."""
+"""A rank that dies, hangs, fails or gets a signal: the others end too, say why, and the run can be resumed."""
 
 import os
 import re
@@ -6,8 +6,9 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from multiprocessing.context import ForkServerProcess
 from pathlib import Path
 
 import pytest
@@ -21,7 +22,8 @@ from tests.conftest import QUICK
 from tests.ranks import Group, on_ranks, start
 
 LONG = {**QUICK, "train.steps": 100_000, "train.validate_every": 500, "train.save_every": 50, "train.log_every": 5}
-WITHIN = 15.0  # seconds
+LIMIT_SECONDS = 15.0  # for the other ranks to end
+TORCHRUN_GRACE_SECONDS = 30.0  # after which torchrun kills a process that does not react to SIGTERM
 
 
 @pytest.fixture
@@ -29,7 +31,7 @@ def request_(quick_request: TrainingRequest) -> TrainingRequest:
     return replace(quick_request, settings=LONG)
 
 
-def train_in_words(request: TrainingRequest) -> None:
+def train_command(request: TrainingRequest) -> None:
     from multihead.console import run_and_report_errors
 
     run_and_report_errors(lambda: train(request))
@@ -38,7 +40,7 @@ def train_in_words(request: TrainingRequest) -> None:
 @pytest.fixture
 def group(request_: TrainingRequest, tmp_path: Path) -> Iterator[Group]:
     """Three processes in the middle of a run."""
-    running = start(3, train_in_words, request_, errors=tmp_path / "stderr")
+    running = start(3, train_command, request_, stderr=tmp_path / "stderr")
     wait_for_log(request_)
     yield running
     for process in running.processes:
@@ -52,9 +54,9 @@ def wait_for_log(request: TrainingRequest, n_lines: int = 1) -> None:
         time.sleep(0.02)
 
 
-def seconds_until_all_end(group: Group) -> float:
+def seconds_until_end(processes: Sequence[ForkServerProcess]) -> float:
     began = time.monotonic()
-    for process in group.processes:
+    for process in processes:
         process.join(60)
     return time.monotonic() - began
 
@@ -63,29 +65,30 @@ def seconds_until_all_end(group: Group) -> float:
 def test_a_killed_rank_ends_the_run_and_is_named(group: Group, tmp_path: Path, lost: int) -> None:
     process = group.processes[lost]
     process.kill()
-    assert seconds_until_all_end(group) < WITHIN
+    assert seconds_until_end(group.processes) < LIMIT_SECONDS
     assert [one.exitcode for one in group.processes].count(1) == 2
-    said = (tmp_path / "stderr").read_text(encoding="utf-8")
-    assert f"multihead: rank {lost} (process {process.pid} on " in said
-    assert "has died: run the same command again to go on" in said
-    assert "Traceback" not in said
+    stderr = (tmp_path / "stderr").read_text(encoding="utf-8")
+    assert f"multihead: rank {lost} (process {process.pid} on " in stderr
+    assert "has died: run the same command again to go on" in stderr
+    assert "Traceback" not in stderr
 
 
 def test_a_rank_that_hangs_ends_the_run_and_is_named(group: Group, tmp_path: Path) -> None:
-    process = group.processes[2]
+    """The process that hangs is left to torchrun."""
+    *others, process = group.processes
     assert process.pid
     os.kill(process.pid, signal.SIGSTOP)
-    assert seconds_until_all_end(group) < WITHIN
-    assert [one.exitcode for one in group.processes] == [1, 1, -signal.SIGKILL]
-    said = (tmp_path / "stderr").read_text(encoding="utf-8")
-    assert re.search(rf"multihead: rank 2 \(process {process.pid} on \S+\) has given no sign of life for 8 sec", said)
+    assert seconds_until_end(others) < LIMIT_SECONDS
+    assert [one.exitcode for one in others] == [1, 1]
+    stderr = (tmp_path / "stderr").read_text(encoding="utf-8")
+    assert re.search(rf"multihead: rank 2 \(process {process.pid} on \S+\) has given no sign of life for 8 sec", stderr)
 
 
 def test_a_rank_that_fails_says_why_and_the_others_do_not_wait(quick_request: TrainingRequest, tmp_path: Path) -> None:
     (quick_request.output / "data").mkdir(parents=True)
     (quick_request.output / "data" / "mine").touch()
-    group = start(2, train_in_words, quick_request, errors=tmp_path / "stderr")
-    assert seconds_until_all_end(group) < WITHIN
+    group = start(2, train_command, quick_request, stderr=tmp_path / "stderr")
+    assert seconds_until_end(group.processes) < LIMIT_SECONDS
     assert [one.exitcode for one in group.processes] == [1, 1]
     assert "is there already and is not empty" in (tmp_path / "stderr").read_text(encoding="utf-8")
 
@@ -95,7 +98,7 @@ def test_a_signal_to_one_rank_saves_and_ends_all_with_0(
     request_: TrainingRequest, group: Group, tmp_path: Path, asked: int
 ) -> None:
     group.processes[asked].terminate()
-    assert seconds_until_all_end(group) < WITHIN
+    assert seconds_until_end(group.processes) < LIMIT_SECONDS
     assert [one.exitcode for one in group.processes] == [0, 0, 0]
     assert "asked to stop (SIGTERM)" in (tmp_path / "stderr").read_text(encoding="utf-8")
     assert saved_steps(request_.output / "checkpoints")
@@ -103,7 +106,7 @@ def test_a_signal_to_one_rank_saves_and_ends_all_with_0(
 
 @pytest.mark.slow
 def test_minutes_are_those_of_the_first_rank(quick_request: TrainingRequest) -> None:
-    """All of them stop at the same step, whichever it is, or one would wait for the others without end."""
+    """All ranks stop at the same step; otherwise one would wait for the others without end."""
     settings = {**LONG, "train.minutes": 0.1, "train.lr_decay": "linear"}
     on_ranks(2, train, replace(quick_request, settings=settings))
     steps = published_step(quick_request.output)
@@ -123,7 +126,7 @@ def torchrun(request: TrainingRequest, *options: str, wrapped: tuple[str, ...] =
 
 
 def workers_of(launcher: subprocess.Popen[str]) -> dict[int, int]:
-    """The processes that torchrun has started, by their rank."""
+    """Return the processes that torchrun has started, by their rank."""
     children = Path(f"/proc/{launcher.pid}/task/{launcher.pid}/children").read_text(encoding="ascii").split()
     found: dict[int, int] = {}
     for child in map(int, children):
@@ -140,35 +143,38 @@ def test_torchrun_starts_a_lost_rank_again_and_the_run_ends_with_the_same_bytes(
     quick_request: TrainingRequest, number: signal.Signals
 ) -> None:
     request = replace(quick_request, settings={**LONG, "train.steps": 300, "train.save_every": 20})
-    whole = replace(request, output=request.output.with_name("whole"))
-    on_ranks(2, train, whole)
+    uninterrupted = replace(request, output=request.output.with_name("uninterrupted"))
+    on_ranks(2, train, uninterrupted)
     launcher = torchrun(request, "--nproc-per-node=2", "--max-restarts=1")
     wait_for_log(request, n_lines=20)
     os.kill(workers_of(launcher)[1], number)
-    _, said = launcher.communicate(timeout=120)
-    assert launcher.returncode == 0, said
-    assert "rank 1 (process " in said
-    models = [(one.output / "model.safetensors").read_bytes() for one in (request, whole)]
+    _, stderr = launcher.communicate(timeout=120)
+    assert launcher.returncode == 0, stderr
+    assert "rank 1 (process " in stderr
+    models = [(one.output / "model.safetensors").read_bytes() for one in (request, uninterrupted)]
     assert models[0] == models[1]
 
 
 @pytest.mark.slow
 @pytest.mark.skipif(sys.platform != "linux", reason="finds the processes of torchrun in /proc")
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGSTOP])
-def test_without_restarts_torchrun_ends_within_15_seconds(request_: TrainingRequest, number: signal.Signals) -> None:
+def test_without_restarts_torchrun_ends_soon_and_names_the_rank(
+    request_: TrainingRequest, number: signal.Signals
+) -> None:
     launcher = torchrun(request_, "--nproc-per-node=2")
     wait_for_log(request_)
     os.kill(workers_of(launcher)[1], number)
     began = time.monotonic()
-    _, said = launcher.communicate(timeout=60)
-    assert time.monotonic() - began < WITHIN
+    _, stderr = launcher.communicate(timeout=60)
+    limit = LIMIT_SECONDS + (TORCHRUN_GRACE_SECONDS if number == signal.SIGSTOP else 0)
+    assert time.monotonic() - began < limit
     assert launcher.returncode == 1
-    assert "multihead: rank 1 (process " in said
+    assert "multihead: rank 1 (process " in stderr
 
 
 @pytest.fixture
 def two_machines() -> Iterator[list[tuple[tuple[str, ...], str]]]:
-    """Two network namespaces with a cable between them: how to run a command in each, and its address."""
+    """Two network namespaces joined by a virtual cable: the prefix that runs a command in each, and its address."""
     names = [f"multihead-{os.getpid()}-{at}" for at in range(2)]
     cables = [f"mh{os.getpid() % 100_000}{side}" for side in "ab"]
     commands = [f"ip netns add {name}" for name in names]
@@ -197,7 +203,7 @@ def two_machines() -> Iterator[list[tuple[tuple[str, ...], str]]]:
 def test_two_machines_train_one_model(
     quick_request: TrainingRequest, two_machines: list[tuple[tuple[str, ...], str]]
 ) -> None:
-    """Each with a torchrun of its own, and nothing between them but a network and a folder."""
+    """Each has its own torchrun, and they share only a network and a folder."""
     request = replace(quick_request, settings={**QUICK, "model.dropout": 0.0})
     first = two_machines[0][1]
     options = (
@@ -211,7 +217,7 @@ def test_two_machines_train_one_model(
         torchrun(request, *options, f"--rdzv-conf=is_host={at == 0}", f"--local-addr={address}", wrapped=wrapped)
         for at, (wrapped, address) in enumerate(two_machines)
     ]
-    said = [launcher.communicate(timeout=180)[1] for launcher in launchers]
-    assert [launcher.returncode for launcher in launchers] == [0, 0], said
-    assert "2 processes (ddp)" in "".join(said)
+    stderr = [launcher.communicate(timeout=180)[1] for launcher in launchers]
+    assert [launcher.returncode for launcher in launchers] == [0, 0], stderr
+    assert "2 processes (ddp)" in "".join(stderr)
     assert published_step(request.output) == 24
