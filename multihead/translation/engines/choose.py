@@ -3,7 +3,7 @@
 import threading
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from multihead.config.schema import SearchConfig
 from multihead.errors import UserError
@@ -38,10 +38,16 @@ class LazyModels:
             return self._models
 
 
+class FastEngine(Engine, Protocol):
+    """An engine that does not support every search."""
+
+    def unsupported_reason(self, config: SearchConfig) -> str | None: ...
+
+
 class AutoEngine:
     """`--engine auto`: CTranslate2, and torch for searches that CTranslate2 does not support."""
 
-    def __init__(self, fast: CTranslate2Engine, make_fallback: Callable[[], Engine]) -> None:
+    def __init__(self, fast: FastEngine, make_fallback: Callable[[], Engine]) -> None:
         """`make_fallback` is called by the first search that CTranslate2 does not support."""
         self._fast, self._make_fallback = fast, make_fallback
         self._fallback: Engine | None = None
