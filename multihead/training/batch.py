@@ -1,4 +1,7 @@
-"""TODO."""
+"""Batches: padded tensors from pairs of token ids.
+
+Shapes: B batch, S source length, T target length.
+"""
 
 import random
 from collections.abc import Iterator
@@ -17,12 +20,12 @@ from multihead.text.tokenizer import BOS_ID, EOS_ID, PAD_ID
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Batch:
-    """Padded ids; masks are derived from them, never carried."""
+    """Padded token ids; masks are derived from them."""
 
-    source: Tensor  # B S, ends in the end symbol
-    target_in: Tensor  # B T, begins with the start symbol
-    target_out: Tensor  # B T, ends in the end symbol
-    n_tokens: int  # of target_out without padding
+    source: Tensor  # B S, with EOS at the end
+    target_in: Tensor  # B T, with BOS at the start
+    target_out: Tensor  # B T, with EOS at the end
+    n_tokens: int  # of target_out without padding; 0 for a batch that adds no loss
 
     def to(self, device: torch.device) -> "Batch":
         return Batch(
@@ -34,7 +37,7 @@ class Batch:
 
 
 def collate(pairs: list[tuple[Ids, Ids]]) -> Batch:
-    """Pad pairs of ids to one rectangle a side, and add the control symbols."""
+    """Pad the sources and the targets to one length each, and add BOS and EOS."""
     n_source = 1 + max(len(source) for source, _ in pairs)
     n_target = 1 + max(len(target) for _, target in pairs)
     source_ids = np.full((len(pairs), n_source), PAD_ID, dtype=np.int64)
@@ -52,28 +55,35 @@ def collate(pairs: list[tuple[Ids, Ids]]) -> Batch:
 
 
 def read_batch(shards: Shards, batch: BatchPlan, seed: int, augment: Augment | None = None) -> Batch:
-    """The ids of a batch; what is done to a sentence depends on the seed and its place, whoever reads it."""
+    """Read and augment the pairs of a batch."""
     pairs = [shards[int(pair)] for pair in batch.pairs]
     if augment:
-        at = batch.cursor
-        chances = (f"{seed} {at.epoch} {at.window} {at.batch} {pair}" for pair in batch.pairs)
-        pairs = [augment(pair, random.Random(chance)) for pair, chance in zip(pairs, chances, strict=True)]
+        generators = [_generator(seed, batch.cursor, int(index)) for index in batch.pairs]
+        pairs = [augment(pair, generator) for pair, generator in zip(pairs, generators, strict=True)]
     return collate(pairs) if batch.contributes_loss else replace(collate(pairs), n_tokens=0)
+
+
+def _generator(seed: int, cursor: Cursor, pair: int) -> random.Random:
+    """Return the generator for one pair in one batch, the same on any rank and after any interruption.
+
+    The key is text, as it always was: another key would augment a run otherwise after it is resumed with a newer
+    version. It costs 17 µs, an integer 14 µs; NumPy's Philox takes 26 µs, and its draws take 36 times as long.
+    """
+    return random.Random(f"{seed} {cursor.epoch} {cursor.window} {cursor.batch} {pair}")
 
 
 def stream_batches(
     shards: Shards, batch_tokens: int, seed: int, cursor: Cursor, augment: Augment | None = None
 ) -> Iterator[tuple[Batch, Cursor]]:
-    """All batches of `planned`, read."""
-    return (
-        (read_batch(shards, batch, seed, augment), at) for batch, at in batch_plans(shards, batch_tokens, seed, cursor)
-    )
+    """Yield the batches that `batch_plans` plans, each with the cursor of the next one."""
+    for batch, following in batch_plans(shards, batch_tokens, seed, cursor):
+        yield read_batch(shards, batch, seed, augment), following
 
 
 def validation_batches(
-    shards: Shards, batch_tokens: int, most: int | None = None
+    shards: Shards, batch_tokens: int, n_pairs: int | None = None
 ) -> Iterator[tuple[PairIndices, Batch]]:
-    """The first `most` pairs once, by length and not shuffled, for validation; with the indices of each batch."""
-    lengths = shards.lengths()[:most]
+    """Yield batches of the first `n_pairs` pairs, each once and sorted by length, with the indices of the pairs."""
+    lengths = shards.lengths()[:n_pairs]
     for pairs in length_buckets(lengths, batch_tokens):
         yield pairs, collate([shards[int(pair)] for pair in pairs])

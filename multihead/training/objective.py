@@ -1,4 +1,4 @@
-"""The module that is trained: from a batch to its loss."""
+"""The objective: a module from a batch to its loss."""
 
 from typing import cast
 
@@ -12,7 +12,7 @@ from multihead.training.loss import linear_smoothed_loss
 
 
 class Objective(nn.Module):
-    """The loss of a batch: everything a step computes, so that DDP or FSDP sees every use of a weight."""
+    """Computes the loss of a batch: all of a forward pass, so that DDP or FSDP sees every use of a weight."""
 
     def __init__(self, model: Transformer, compiled: bool = False) -> None:
         super().__init__()

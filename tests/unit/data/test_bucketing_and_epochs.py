@@ -127,7 +127,7 @@ def test_a_cursor_of_a_version_with_more_batches_goes_on_with_the_next_epoch(sha
 
 
 def test_validation_batches_hold_the_first_pairs_once(shards: Shards) -> None:
-    found = [int(pair) for pairs, _ in validation_batches(shards, 60, most=20) for pair in pairs]
+    found = [int(pair) for pairs, _ in validation_batches(shards, 60, n_pairs=20) for pair in pairs]
     assert sorted(found) == list(range(20))
 
 

@@ -1,10 +1,10 @@
-"""§5.4's loss against its definition, and the loss in pieces against the loss at once."""
+"""The loss of §5.4 against its definition, and the chunked loss against the loss at once."""
 
 import pytest
 import torch
 from torch import Tensor, nn
 
-from multihead.training.loss import disagreement, linear_smoothed_loss, smoothed_loss
+from multihead.training.loss import linear_smoothed_loss, r_drop_divergence, smoothed_loss
 
 
 def test_the_smoothed_loss_is_its_definition() -> None:
@@ -41,56 +41,56 @@ def case(bias: bool, dtype: torch.dtype = torch.float64) -> tuple[Tensor, nn.Lin
 
 @pytest.mark.parametrize("bias", [False, True])
 @pytest.mark.parametrize("smoothing", [0.0, 0.1])
-@pytest.mark.parametrize("rows", [1, 7, 23, 100])
-def test_the_loss_in_pieces_equals_the_loss_at_once(bias: bool, smoothing: float, rows: int) -> None:
-    """Value and gradient, whether the pieces come out even or not, and whatever the loss is multiplied by."""
+@pytest.mark.parametrize("chunk_tokens", [1, 7, 23, 100])
+def test_the_loss_in_chunks_equals_the_loss_at_once(bias: bool, smoothing: float, chunk_tokens: int) -> None:
+    """Value and gradient, whether the chunks are even or not, and whatever factor the loss has."""
     hidden, output, target = case(bias)
     inputs = [hidden, *output.parameters()]
     at_once, plain = smoothed_loss(output(hidden), target, smoothing)
     expected = torch.autograd.grad(at_once / 3, inputs)
-    in_pieces, plain_in_pieces = linear_smoothed_loss(hidden, output, target, smoothing, rows=rows)
-    torch.testing.assert_close((in_pieces, plain_in_pieces), (at_once, plain), check_dtype=False, atol=0, rtol=1e-6)
-    torch.testing.assert_close(torch.autograd.grad(in_pieces / 3, inputs), expected, atol=1e-6, rtol=1e-5)
+    in_chunks, plain_in_chunks = linear_smoothed_loss(hidden, output, target, smoothing, chunk_tokens=chunk_tokens)
+    torch.testing.assert_close((in_chunks, plain_in_chunks), (at_once, plain), check_dtype=False, atol=0, rtol=1e-6)
+    torch.testing.assert_close(torch.autograd.grad(in_chunks / 3, inputs), expected, atol=1e-6, rtol=1e-5)
 
 
-def test_the_loss_in_pieces_survives_logits_far_apart() -> None:
+def test_the_loss_in_chunks_is_finite_for_extreme_logits() -> None:
     """A target whose probability is too small for a float still has a loss, and a gradient."""
     hidden, output, target = case(bias=False, dtype=torch.float32)
     output.weight.data *= 500
     at_once, _ = smoothed_loss(output(hidden), target, 0.1)
-    in_pieces, _ = linear_smoothed_loss(hidden, output, target, 0.1, rows=7)
-    assert torch.isfinite(in_pieces)
-    torch.testing.assert_close(in_pieces, at_once, rtol=1e-5, atol=1e-3)
+    in_chunks, _ = linear_smoothed_loss(hidden, output, target, 0.1, chunk_tokens=7)
+    assert torch.isfinite(in_chunks)
+    torch.testing.assert_close(in_chunks, at_once, rtol=1e-5, atol=1e-3)
 
 
-def test_the_loss_in_pieces_takes_no_gradient_where_none_is_wanted() -> None:
+def test_the_loss_in_chunks_computes_no_gradient_in_inference_mode() -> None:
     hidden, output, target = case(bias=True)
     with torch.inference_mode():
-        loss, _ = linear_smoothed_loss(hidden, output, target, 0.1, rows=7)
+        loss, _ = linear_smoothed_loss(hidden, output, target, 0.1, chunk_tokens=7)
     assert not loss.requires_grad
 
 
-def test_disagreement_is_the_mean_of_both_divergences() -> None:
-    """Half of KL(p‖p') + KL(p'‖p), as in the paper of R-Drop; nothing if both passes say the same."""
+def test_the_r_drop_divergence_is_the_mean_of_both_directions() -> None:
+    """Half of KL(p‖p') + KL(p'‖p), as in the paper of R-Drop; zero if both passes agree."""
     torch.manual_seed(2)
     log_probs = torch.randn(2, 5, 7).log_softmax(dim=-1)
     one, other = log_probs
     both = [torch.nn.functional.kl_div(x, y, reduction="sum", log_target=True) for x, y in ((one, other), (other, one))]
-    torch.testing.assert_close(disagreement(log_probs), sum(both) / 2)
-    assert float(disagreement(torch.stack([one, one]))) == 0
+    torch.testing.assert_close(r_drop_divergence(log_probs), sum(both) / 2)
+    assert float(r_drop_divergence(torch.stack([one, one]))) == 0
 
 
-@pytest.mark.parametrize("rows", [1, 6, 100])
+@pytest.mark.parametrize("chunk_tokens", [1, 6, 100])
 @pytest.mark.parametrize("bias", [False, True])
-def test_r_drop_in_pieces_equals_its_definition(bias: bool, rows: int) -> None:
-    """The loss of both passes, and five times their disagreement; value and gradient."""
+def test_r_drop_in_chunks_equals_its_definition(bias: bool, chunk_tokens: int) -> None:
+    """The loss of both passes, and five times their divergence; value and gradient."""
     _, output, target = case(bias)
     hidden = torch.randn(46, 8, dtype=torch.float64, requires_grad=True)
     inputs = [hidden, *output.parameters()]
     logits = output(hidden)
     at_once, plain = smoothed_loss(logits, target.repeat(2), 0.1)
-    at_once = at_once + 5 * disagreement(logits.view(2, 23, 31).log_softmax(dim=-1))
-    found, plain_found = linear_smoothed_loss(hidden, output, target, 0.1, r_drop=5, rows=rows)
+    at_once = at_once + 5 * r_drop_divergence(logits.view(2, 23, 31).log_softmax(dim=-1))
+    found, plain_found = linear_smoothed_loss(hidden, output, target, 0.1, r_drop=5, chunk_tokens=chunk_tokens)
     torch.testing.assert_close((found, plain_found), (at_once, plain), check_dtype=False, atol=0, rtol=1e-5)
     gradients = torch.autograd.grad(found, inputs)
     torch.testing.assert_close(gradients, torch.autograd.grad(at_once, inputs), atol=1e-5, rtol=1e-4)

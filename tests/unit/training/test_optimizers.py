@@ -7,7 +7,7 @@ from torch import nn
 from multihead.config.resolve import configure
 from multihead.config.schema import TrainConfig
 from multihead.model.transformer import Transformer
-from multihead.training.optimizers import ADAM_LIKE, Muon, make_optimizers, matrices_of, orthogonal
+from multihead.training.optimizers import ADAM_RMS, Muon, make_optimizers, matrices_of, orthogonal
 from tests.conftest import tiny_shape
 
 
@@ -58,7 +58,7 @@ def test_a_step_of_muon_is_about_as_large_as_one_of_adam() -> None:
     muon.param_groups[0]["lr"] = 0.01
     matrix.grad = torch.randn(24, 48)
     muon.step()
-    assert matrix.detach().square().mean().sqrt().item() == pytest.approx(0.01 * ADAM_LIKE, rel=0.2)
+    assert matrix.detach().square().mean().sqrt().item() == pytest.approx(0.01 * ADAM_RMS, rel=0.2)
 
 
 def test_matrices_of_one_shape_move_as_each_would_alone() -> None:
