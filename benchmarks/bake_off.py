@@ -1,9 +1,9 @@
-"""Every variant on the same text, for the same minutes of one core, ranked.
+"""Train every variant on the same text for the same processor time, and rank them.
 
 python -m benchmarks.bake_off DATA OUTPUT --minutes 3 [--picture docs/bake-off.png]
 
-DATA is a corpus that `multihead prepare` made. Time is that of the processor, so that two can run side by side and
-other work on the machine takes nothing from anyone. What OUTPUT has already is not trained again.
+DATA is a corpus made by `multihead prepare`. Time is processor time, so that two variants can be trained at once and
+other load on the machine does not matter. Variants that OUTPUT already contains are not trained again.
 """
 
 import argparse
@@ -31,7 +31,7 @@ from multihead.training.schedule import training_seconds
 from multihead.training.trainer import Trainer
 from multihead.training.validation import Validator
 
-# One recipe for all: the frame of `tiny`, Adam, a rate that all of them bear, and no dropout in so few epochs.
+# One recipe for all: the shape of `tiny`, Adam, a learning rate that suits all of them, and no dropout in a few epochs.
 RECIPE: Settings = {
     **preset("tiny"),
     "model.dropout": 0.0,
@@ -95,23 +95,23 @@ ENTRIES: dict[str, Settings] = {
 
 
 def train_one(label: str, data: Path, output: Path, minutes: float) -> dict[str, Any]:
-    """Train an entry, unless it has been; what was found is kept."""
+    """Train a variant and store its result, or return the stored result."""
     path = output / f"{list(ENTRIES).index(label):02}.json"
     if path.exists():
-        found: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
-        return found
+        stored: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+        return stored
     torch.set_num_threads(1)
     summary = read_summary(data)
-    settled = {"model.vocab_size": summary.vocab_size, "train.minutes": minutes, "train.steps": 1_000_000}
+    settings = {"model.vocab_size": summary.vocab_size, "train.minutes": minutes, "train.steps": 1_000_000}
     keep_freed_memory()
-    trainer = Trainer(configure(RECIPE, ENTRIES[label], settled), data, SubwordTokenizer.load(data / "tokenizer.json"))
+    trainer = Trainer(configure(RECIPE, ENTRIES[label], settings), data, SubwordTokenizer.load(data / "tokenizer.json"))
     began = time.process_time()
     while trainer.state.seconds < training_seconds(trainer.config.train):
         trainer.step()
         trainer.state.seconds = time.process_time() - began
     validator = Validator(trainer.full_model, trainer.tokenizer, Shards(data, "valid"), trainer.config.data)
     _, translations, references = zip(*validator.translate(N_SENTENCES, SearchConfig()), strict=True)
-    found = {
+    result = {
         "label": label,
         "parameters": count_parameters(trainer.full_model),
         "steps": trainer.state.step,
@@ -119,19 +119,19 @@ def train_one(label: str, data: Path, output: Path, minutes: float) -> dict[str,
         "perplexity": perplexity(validator.loss()),
         "bleu": bleu(translations, references, summary.target_lang),
     }
-    path.write_text(json.dumps(found, indent=2) + "\n", encoding="utf-8")
-    return found
+    path.write_text(json.dumps(result, indent=2) + "\n", encoding="utf-8")
+    return result
 
 
-def draw(found: list[dict[str, Any]], path: Path, minutes: float) -> None:
-    figure = Figure(figsize=(9, 0.36 * len(found) + 1), layout="constrained", facecolor="white")
+def draw(results: list[dict[str, Any]], path: Path, minutes: float) -> None:
+    figure = Figure(figsize=(9, 0.36 * len(results) + 1), layout="constrained", facecolor="white")
     axes = figure.subplots()
-    rising = found[::-1]
-    colours = ["#2563eb" if one["label"].startswith("self-attention") else "#94a3b8" for one in rising]
-    bars = axes.barh([one["label"] for one in rising], [one["bleu"] for one in rising], color=colours, height=0.7)
+    rising = results[::-1]
+    colors = ["#2563eb" if one["label"].startswith("self-attention") else "#94a3b8" for one in rising]
+    bars = axes.barh([one["label"] for one in rising], [one["bleu"] for one in rising], color=colors, height=0.7)
     notes = [f"{one['bleu']:.1f}   ({one['steps']:,} steps, perplexity {one['perplexity']:.1f})" for one in rising]
     axes.bar_label(bars, notes, padding=4, fontsize=8, color="0.3")
-    axes.set_xlim(0, 1.45 * max(one["bleu"] for one in found))
+    axes.set_xlim(0, 1.45 * max(one["bleu"] for one in results))
     axes.set_title(f"BLEU on Multi30k val after {minutes:g} minutes of one core", loc="left")
     axes.spines[["top", "right", "bottom"]].set_visible(False)
     axes.set_xticks([])
@@ -145,19 +145,19 @@ def main() -> None:
     parser.add_argument("--minutes", type=float, default=3.0)
     parser.add_argument("--jobs", type=int, default=2)
     parser.add_argument("--picture", type=Path)
-    asked = parser.parse_args()
-    asked.output.mkdir(parents=True, exist_ok=True)
-    one = partial(train_one, data=asked.data, output=asked.output, minutes=asked.minutes)
-    with ProcessPoolExecutor(asked.jobs, mp_context=get_context("spawn")) as pool:
-        found = sorted(pool.map(one, ENTRIES), key=lambda result: -result["bleu"])
+    options = parser.parse_args()
+    options.output.mkdir(parents=True, exist_ok=True)
+    one = partial(train_one, data=options.data, output=options.output, minutes=options.minutes)
+    with ProcessPoolExecutor(options.jobs, mp_context=get_context("spawn")) as pool:
+        results = sorted(pool.map(one, ENTRIES), key=lambda result: -result["bleu"])
     print("| variant | parameters | steps | tokens/s | perplexity | BLEU |\n|---|---|---|---|---|---|")
-    for it in found:
+    for it in results:
         print(
             f"| {it['label']} | {it['parameters'] / 1e6:.2f} M | {it['steps']:,} | {it['tokens_per_second']:,.0f} "
             f"| {it['perplexity']:.2f} | {it['bleu']:.1f} |"
         )
-    if asked.picture:
-        draw(found, asked.picture, asked.minutes)
+    if options.picture:
+        draw(results, options.picture, options.minutes)
 
 
 if __name__ == "__main__":

@@ -1,6 +1,6 @@
-"""Training speed on an idle machine and beside a process that takes one core, with and without pinned threads.
+"""Measure training speed on an idle machine and next to a busy core, with and without pinned threads.
 
-python -m benchmarks.busy_core            # about three minutes; the machine has to be idle otherwise
+python -m benchmarks.busy_core            # about three minutes, on an otherwise idle machine
 """
 
 import contextlib

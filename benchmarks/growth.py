@@ -1,4 +1,4 @@
-"""Table 1 by the clock: exits with 1 if a layer's time grows otherwise than the paper says.
+"""Check Table 1 by time: exit with 1 if the time of a layer does not grow as in the paper.
 
 python -m benchmarks.growth
 """
@@ -7,8 +7,8 @@ import sys
 
 from multihead.paper import table1
 
-LENGTH_BOUND = 0.3  # how far a fitted exponent of n may be from the paper's
-WIDTH_BOUND = 0.5  # and one of d: narrow layers have overhead, and matrix products get better with size
+LENGTH_BOUND = 0.3  # largest difference of a fitted exponent of n from the paper's
+WIDTH_BOUND = 0.5  # the same for d: narrow layers have overhead, and large matrix products are more efficient
 
 
 def main() -> int:
@@ -21,7 +21,7 @@ def main() -> int:
         if abs(one.n_exponent - one.layer.n_exponent) > LENGTH_BOUND
         or abs(one.d_exponent - one.layer.d_exponent) > WIDTH_BOUND
     ]
-    print("\n".join(wrong) or "every exponent is as the paper says", file=sys.stderr)
+    print("\n".join(wrong) or "every exponent agrees with the paper", file=sys.stderr)
     return 1 if wrong else 0
 
 

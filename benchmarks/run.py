@@ -1,4 +1,4 @@
-"""The published figures of speed: both benches in one go, added to history.jsonl.
+"""Run both speed benchmarks and append the results to history.jsonl.
 
     python benchmarks/run.py --data PREPARED --model MODEL --source test.en --reference test.de
 

@@ -1,6 +1,6 @@
-"""A trained run as a model that ships with the package: weights in float16, scores on the test set, a card with limits.
+"""Turn a trained run into a bundled model: float16 weights, scores on the test set, a model card with limits.
 
-python -m benchmarks.recipes.bundle RUN multihead/models/en-de --source test.en.gz --reference test.de.gz
+python -m benchmarks.recipes.bundle RUN multihead/bundled/en-de --source test.en.gz --reference test.de.gz
 """
 
 from dataclasses import asdict, replace
@@ -52,7 +52,7 @@ def main(
     if words := load_shortlist(run):
         words.save(output)
     save_model(output, weights, config, tokenizer.to_json(), provenance, search)
-    # What is scored is what ships, rounded weights and all.
+    # The scores are those of the rounded weights.
     report = evaluate(str(output), TestSet(source=source, reference=reference), SearchConfig(), engine="torch")
     name = f"test, {report.sentences} sentences"
     bleu_and_chrf = tuple(PublishedScore(set=name, **asdict(score)) for score in report.scores[:2])

@@ -1,4 +1,4 @@
-"""BLEU over minutes: every run's validation on the way, and the model that it published.
+"""Draw BLEU over minutes: the validations of every run, and its published model.
 
 python -m benchmarks.recipes.picture docs/quality.png "5 minutes=RUN" "3 hours=FIRST+ONE-THAT-STARTED-FROM-IT" ...
 """
@@ -11,13 +11,13 @@ from matplotlib.figure import Figure
 from multihead.runs.log import read_log
 from multihead.storage.model_folder import read_config
 
-COLOURS = ["#2563eb", "#059669", "#d97706", "#dc2626", "#7c3aed", "#6b7280"]
+COLORS = ["#2563eb", "#059669", "#d97706", "#dc2626", "#7c3aed", "#6b7280"]
 
 TICKS = [1, 2, 5, 10, 20, 50, 100, 200]  # minutes
 
 
 def validations(runs: list[Path]) -> list[tuple[float, float]]:
-    """Minutes and BLEU, one run after the other; what was published is the last of each."""
+    """Return minutes and BLEU of runs that continue each other; the last point is the published model."""
     points: list[tuple[float, float]] = []
     for run in runs:
         begun = points[-1][0] if points else 0.0
@@ -27,21 +27,21 @@ def validations(runs: list[Path]) -> list[tuple[float, float]]:
 
 
 def pair(run: str) -> str:
-    """What a run translates, such as en-de; `run` is one of those that `main` is given."""
+    """Return the language pair of a run, such as en-de; `run` is an argument of `main`."""
     data = read_config(Path(run.partition("=")[2].split("+")[0])).data
     return f"{data.source_lang}-{data.target_lang}"
 
 
 def main(output: Path, runs: list[str]) -> None:
-    """Draw the runs, each given as LABEL=FOLDER, or as LABEL=FOLDER+FOLDER if one went before it."""
+    """Draw the runs, each given as LABEL=FOLDER, or as LABEL=FOLDER+FOLDER if the second continues the first."""
     figure = Figure(figsize=(9, 5), layout="constrained")
     axes = figure.subplots()
-    for run, colour in zip(runs, COLOURS, strict=False):
+    for run, color in zip(runs, COLORS, strict=False):
         label, _, folders = run.partition("=")
         points = validations([Path(folder) for folder in folders.split("+")])
         minutes, bleu = points[-1]
-        axes.plot(*zip(*points, strict=True), color=colour, linewidth=1.8, marker=".", label=f"{label}: {bleu:.1f}")
-        axes.plot(minutes, bleu, "o", color=colour)
+        axes.plot(*zip(*points, strict=True), color=color, linewidth=1.8, marker=".", label=f"{label}: {bleu:.1f}")
+        axes.plot(minutes, bleu, "o", color=color)
     axes.legend(loc="lower right")
     axes.set_xscale("log")
     axes.margins(y=0.1)

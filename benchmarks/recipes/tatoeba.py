@@ -1,4 +1,4 @@
-"""The training text of the bundled en-de: Tatoeba's, in which other people than Tom and Mary also live.
+"""Make the training text of the bundled en-de: Tatoeba with more names than Tom and Mary.
 
     python -m benchmarks.recipes.tatoeba FOLDER-OF-TATOEBA OUTPUT
 
@@ -15,7 +15,7 @@ from pathlib import Path
 from multihead.data.parallel_text import read_pairs
 from multihead.text.lines import open_output
 
-CHANCE = 0.5  # that a pair with such a name or number is changed
+CHANCE = 0.5  # probability of changing a pair with such a name or number
 SEED = 2017
 
 NAMES = tomllib.loads(Path(__file__).with_name("names.toml").read_text(encoding="utf-8"))
@@ -25,17 +25,17 @@ NUMBER = re.compile(r"(?<![\d.,:])\d{1,4}(?![\d.,:]*\d)")
 
 
 def another_name(source: str, target: str, rng: random.Random) -> tuple[str, str]:
-    """Each name that both sides have in the same form, as another one."""
+    """Replace each name that both sides have in the same form."""
     for name in sorted(set(NAME.findall(source)) & set(NAME.findall(target))):
         other = rng.choice(OTHERS[name])
         source, target = (re.sub(rf"\b{name}\b", other, side) for side in (source, target))
-        if not other.endswith(("s", "x", "z")):  # the German genitive of those has another form
+        if not other.endswith(("s", "x", "z")):  # their German genitive is irregular
             target = re.sub(rf"\b{name}s\b", f"{other}s", target)
     return source, target
 
 
 def another_number(source: str, target: str, rng: random.Random) -> tuple[str, str]:
-    """Each number that both sides have, as another of as many digits."""
+    """Replace each number that both sides have by another with as many digits."""
     for number in sorted(set(NUMBER.findall(source)) & set(NUMBER.findall(target))):
         digits = len(number)
         other = str(rng.randrange(10 ** (digits - 1), 10**digits)) if int(number) > 1 else number

@@ -21,4 +21,4 @@ def test_the_demo_trains_a_fixed_number_of_steps(
     assert (tmp_path / "demo" / "attention.html").exists()
     shown = capsys.readouterr().out
     assert "12 steps, 30 minutes at most" in shown
-    assert "of 500 are the reference to the letter" in shown
+    assert "of 500 translations equal the reference" in shown
