@@ -1,4 +1,4 @@
-"""TODO."""
+"""Input files, their rows, and the parts that they are split into."""
 
 from collections.abc import Iterator
 from itertools import islice
@@ -15,28 +15,25 @@ if TYPE_CHECKING:
     import pyarrow
 
 
-# Input
-
-
 def list_files(source: Path) -> list[Path]:
-    """The files of the input, in the order of their names."""
+    """Return the input files in order of their names."""
     if source.is_dir():
-        found = sorted(source.glob("*.parquet"))
-        if not found:
-            raise UserError(f"there is no .parquet file in {source}")
-        return [file.resolve() for file in found]
-    file_size(source)
+        files = sorted(source.glob("*.parquet"))
+        if not files:
+            raise UserError(f"{source} contains no .parquet file")
+        return [file.resolve() for file in files]
+    file_size(source)  # fails if it cannot be read
     if source.suffix == ".gz" or str(source) == "-":
-        raise UserError(f"{source} cannot be read from the middle: unpack it into a file, or make Parquet of it")
+        raise UserError(f"{source} is not seekable; decompress it or convert it to Parquet")
     if source.suffix != ".parquet":
         refuse_utf16(source)
     return [source.resolve()]
 
 
 def count_rows(file: Path, options: BulkOptions) -> int:
-    """Rows of Parquet, if it has these columns; lines of text."""
+    """Return the number of lines of a text, or of rows of a Parquet file, whose columns are checked."""
     if file.suffix != ".parquet":
-        return _line_starts(file, every=1 << 62)[1]
+        return _line_offsets(file, every=1 << 62)[1]
     import pyarrow
     import pyarrow.parquet
 
@@ -48,58 +45,66 @@ def count_rows(file: Path, options: BulkOptions) -> int:
         raise UserError(f"cannot read {file}: {error}") from None
     missing = [name for name in (options.id_column, options.text_column) if name not in schema.names]
     if missing:
-        raise UserError(f"{file} has no column '{missing[0]}'; it has {', '.join(schema.names)}")
+        raise UserError(f"{file} has no column '{missing[0]}'; its columns are {', '.join(schema.names)}")
     kind = schema.field(options.text_column).type
     if not (pyarrow.types.is_string(kind) or pyarrow.types.is_large_string(kind)):
-        raise UserError(f"the column '{options.text_column}' of {file} is not text but {kind}")
+        raise UserError(f"column '{options.text_column}' of {file} must contain text, not {kind}")
     return n_rows
 
 
-def split_rows(rows: dict[Path, int], part_rows: int) -> Iterator[Part]:
+def split_rows(n_rows_of: dict[Path, int], part_rows: int) -> Iterator[Part]:
+    """Yield parts of at most `part_rows` rows; a part never spans two files."""
     number = 0
-    for file, n_rows in rows.items():
-        starts = _line_starts(file, part_rows)[0] if file.suffix != ".parquet" else None
-        for at, first in enumerate(range(0, n_rows, part_rows)):
-            start = starts[at] if starts else 0
-            n_here = min(part_rows, n_rows - first)
-            yield Part(number=number, file=str(file), first_row=first, n_rows=n_here, start=start)
+    for file, n_rows in n_rows_of.items():
+        offsets = _line_offsets(file, part_rows)[0] if file.suffix != ".parquet" else None
+        for index, first in enumerate(range(0, n_rows, part_rows)):
+            yield Part(
+                number=number,
+                file=str(file),
+                first_row=first,
+                n_rows=min(part_rows, n_rows - first),
+                offset=offsets[index] if offsets else 0,
+            )
             number += 1
 
 
-def _line_starts(file: Path, every: int) -> tuple[list[int], int]:
-    """Where every so many lines one begins, and how many lines there are; "\\n" alone ends a line."""
-    starts, n_lines, at = [0], 0, 0
+def _line_offsets(file: Path, every: int) -> tuple[list[int], int]:
+    """Return the byte offset of every n-th line, and the number of lines; only "\\n" ends a line."""
+    offsets, n_lines, position = [0], 0, 0
     with file.open("rb") as opened:
         last = b"\n"
         while block := opened.read(1 << 24):
             ends = np.flatnonzero(np.frombuffer(block, dtype=np.uint8) == ord("\n")) + 1
             numbers = np.arange(n_lines + 1, n_lines + len(ends) + 1)
-            starts += (at + ends[numbers % every == 0]).tolist()
-            n_lines, at, last = n_lines + len(ends), at + len(block), block[-1:]
-    return starts, n_lines + (last != b"\n")
+            offsets += (position + ends[numbers % every == 0]).tolist()
+            n_lines, position, last = n_lines + len(ends), position + len(block), block[-1:]
+    return offsets, n_lines + (last != b"\n")
 
 
 def read_rows(part: Part, job: Job) -> "tuple[pyarrow.Array, list[str]]":
-    """Ids and texts of a part; the id of a line is its number, beginning with 0."""
+    """Return the ids and texts of a part; the id of a line is its number, counted from 0."""
     import pyarrow
 
-    path = Path(part.file)
-    if path.suffix != ".parquet":
-        lines = islice(read_lines(path, 4 * MAX_CHARACTERS, part.start), part.n_rows)
-        ids = pyarrow.array(range(part.first_row, part.first_row + part.n_rows), pyarrow.int64())
-        return ids, [line.decode(errors="replace") for line in lines]
+    if Path(part.file).suffix == ".parquet":
+        return _read_parquet(part, job)
+    lines = islice(read_lines(Path(part.file), 4 * MAX_CHARACTERS, part.offset), part.n_rows)
+    ids = pyarrow.array(range(part.first_row, part.first_row + part.n_rows), pyarrow.int64())
+    return ids, [line.decode(errors="replace") for line in lines]
+
+
+def _read_parquet(part: Part, job: Job) -> "tuple[pyarrow.Array, list[str]]":
+    """Read only the row groups that the part overlaps."""
     import pyarrow.parquet
 
-    with pyarrow.parquet.ParquetFile(path) as opened:
-        groups, skipped, before = [], 0, 0
+    with pyarrow.parquet.ParquetFile(part.file) as opened:
+        groups, n_skipped, n_before = [], 0, 0
         for group in range(opened.metadata.num_row_groups):
             n_rows = opened.metadata.row_group(group).num_rows
-            if before + n_rows <= part.first_row:
-                skipped = before + n_rows
-            elif before < part.first_row + part.n_rows:
+            if n_before + n_rows <= part.first_row:
+                n_skipped = n_before + n_rows
+            elif n_before < part.first_row + part.n_rows:
                 groups.append(group)
-            before += n_rows
+            n_before += n_rows
         table = opened.read_row_groups(groups, columns=[job.id_column, job.text_column])
-    table = table.slice(part.first_row - skipped, part.n_rows).combine_chunks()
-    texts = [text or "" for text in table[job.text_column].to_pylist()]
-    return table[job.id_column], texts
+    table = table.slice(part.first_row - n_skipped, part.n_rows).combine_chunks()
+    return table[job.id_column], [text or "" for text in table[job.text_column].to_pylist()]

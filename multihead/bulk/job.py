@@ -1,4 +1,4 @@
-"""TODO."""
+"""What a job is: its options, its parts, and the manifest that lets it resume."""
 
 import json
 from dataclasses import asdict, dataclass, field, replace
@@ -9,29 +9,29 @@ from multihead.errors import UserError
 from multihead.storage.files import write_text_atomic
 
 MANIFEST = "bulk.json"
-FEWEST, MOST = 500, 50_000  # rows in a part
-N_PARTS = 1000  # about as many parts as are made of an input of middling size
+MIN_PART_ROWS, MAX_PART_ROWS = 500, 50_000
+N_PARTS = 1000  # approximate number of parts of an input between these bounds
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BulkOptions:
-    """What a user may say."""
+    """Options of `multihead bulk`."""
 
     search: SearchConfig = field(default_factory=SearchConfig)
     engine: str = "auto"
     id_column: str = "id"
     text_column: str = "text"
-    workers: int = 0  # one for each core of the cluster
-    address: str | None = None  # of a cluster that is there already
-    part_rows: int = 0  # by the size of the input
+    workers: int = 0  # 0: one for each core of the cluster
+    address: str | None = None  # of a running cluster; None: start one on this machine
+    part_rows: int = 0  # 0: depends on the size of the input
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Job:
-    """What comes out is a function of this: it is kept beside the output, and what goes on has to be the same."""
+    """Everything that determines the output. It is stored beside the output and must be the same to resume."""
 
-    model: str  # SHA-256 of its weights
-    files: dict[str, int]  # of the input, with their sizes
+    model: str  # SHA-256 of the weights
+    files: dict[str, int]  # sizes of the input files
     id_column: str
     text_column: str
     engine: str
@@ -41,13 +41,13 @@ class Job:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Part:
-    """Some rows of a file, one after the other."""
+    """Consecutive rows of a file."""
 
     number: int
     file: str
     first_row: int
     n_rows: int
-    start: int = 0  # the byte at which they begin, in text
+    offset: int = 0  # byte at which they start in a text file
 
     @property
     def name(self) -> str:
@@ -55,18 +55,17 @@ class Part:
 
 
 def start_or_resume(job: Job, output: Path) -> Job:
-    """The job as it was begun; another one is refused."""
+    """Return the job with the part size that it was started with; refuse a folder that holds anything else."""
     path = output / MANIFEST
     if not path.exists():
-        strangers = [file.name for file in output.iterdir() if file.name != ".lock"]
-        if strangers:
-            raise UserError(f"{output} holds something else ({strangers[0]}): choose another folder")
+        others = [file.name for file in output.iterdir() if file.name != ".lock"]
+        if others:
+            raise UserError(f"{output} contains other files ({others[0]}); choose another folder")
         write_text_atomic(path, json.dumps(asdict(job), indent=2) + "\n")
         return job
-    begun = json.loads(path.read_text(encoding="utf-8"))
-    begun.get("search", {}).pop("prune", None)  # a setting that older versions wrote
-    same = replace(job, part_rows=begun["part_rows"])
-    different = [name for name, value in asdict(same).items() if begun.get(name) != value]
+    stored = json.loads(path.read_text(encoding="utf-8"))
+    resumed = replace(job, part_rows=stored["part_rows"])
+    different = [name for name, value in asdict(resumed).items() if stored.get(name) != value]
     if different:
-        raise UserError(f"the work in {output} was begun with another {different[0]}: choose another folder")
-    return same
+        raise UserError(f"the job in {output} was started with a different {different[0]}; choose another folder")
+    return resumed

@@ -1,4 +1,4 @@
-"""TODO."""
+"""The driver: lock the output folder, find the parts that are missing, and translate them on a Ray cluster."""
 
 import contextlib
 import json
@@ -11,121 +11,109 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from filelock import FileLock, Timeout
 from rich.console import Console
 from rich.progress import Progress
 
 from multihead.bulk.input import count_rows, list_files, split_rows
-from multihead.bulk.job import FEWEST, MOST, N_PARTS, BulkOptions, Job, Part, start_or_resume
+from multihead.bulk.job import MAX_PART_ROWS, MIN_PART_ROWS, N_PARTS, BulkOptions, Job, Part, start_or_resume
 from multihead.bulk.worker import Work, Worker
 from multihead.console import Log, log_to
-from multihead.errors import UserError
+from multihead.errors import UserError, require
 from multihead.interop.hub import find_model
-from multihead.storage.files import sha256
+from multihead.storage.files import exclusive, sha256
 from multihead.storage.model_folder import read_search
 
-OBJECT_STORE = 128 << 20  # bytes: only the names of parts travel
+OBJECT_STORE = 128 << 20  # bytes; only descriptions of parts are stored
 
 
 def bulk(model: str, source: Path, output: Path, options: BulkOptions, console: Console | None = None) -> int:
-    """Translate `source`, Parquet or text, into the folder `output`; called again, go on. How many rows there are."""
-    _import_ray(options)
+    """Translate Parquet or text into a folder of Parquet files, or resume that; return the number of rows."""
+    ray = _import_ray(options)
     folder, output = find_model(model).resolve(), output.resolve()
-    with _only_writer(output):
-        files = list_files(source)
-        rows = {file: count_rows(file, options) for file in files}
-        total = sum(rows.values())
+    with exclusive(output):
+        for leftover in output.glob(".part-*"):  # of workers that were killed
+            leftover.unlink(missing_ok=True)
+        n_rows_of = {file: count_rows(file, options) for file in list_files(source)}
+        n_rows = sum(n_rows_of.values())
         job = Job(
             model=sha256(folder / "model.safetensors"),
-            files={str(file): file.stat().st_size for file in files},
+            files={str(file): file.stat().st_size for file in n_rows_of},
             id_column=options.id_column,
             text_column=options.text_column,
             engine=options.engine,
             search=options.search.of_model(read_search(folder)),
-            part_rows=options.part_rows or min(MOST, max(FEWEST, math.ceil(total / N_PARTS))),
+            part_rows=options.part_rows or min(MAX_PART_ROWS, max(MIN_PART_ROWS, math.ceil(n_rows / N_PARTS))),
         )
         job = start_or_resume(job, output)
-        parts = list(split_rows(rows, job.part_rows))
-        todo = [part for part in parts if not (output / part.name).exists()]
-        _translate_parts(
-            todo, parts, Work(job=job, folder=folder, output=output), options, console or Console(stderr=True)
-        )
-    return total
+        parts = list(split_rows(n_rows_of, job.part_rows))
+        missing = [part for part in parts if not (output / part.name).exists()]
+        progress = _Progress(n_rows, sum(part.n_rows for part in missing), console or Console(stderr=True))
+        progress.log(f"{n_rows:,} rows in {len(parts):,} parts, {progress.n_done:,} rows done")
+        if missing:
+            with _cluster(ray, options), progress.bar:
+                _translate(ray, missing, Work(job=job, model_folder=folder, output=output), options.workers, progress)
+    return n_rows
 
 
-@contextlib.contextmanager
-def _only_writer(output: Path) -> Iterator[None]:
-    output.mkdir(parents=True, exist_ok=True)
+class _Progress:
+    """A progress bar on a terminal, lines elsewhere."""
+
+    def __init__(self, n_rows: int, n_missing: int, console: Console) -> None:
+        self.n_rows, self.n_done = n_rows, n_rows - n_missing
+        self.log: Log = (lambda line: None) if console.is_terminal else log_to(console)
+        self.bar = Progress(console=console, disable=not console.is_terminal)
+        self._task = self.bar.add_task("rows", total=n_rows, completed=self.n_done)
+
+    def advance(self, n_rows: int) -> None:
+        self.n_done += n_rows
+        self.bar.update(self._task, completed=self.n_done)
+        self.log(f"{self.n_done:,} of {self.n_rows:,} rows")
+
+
+def _translate(ray: Any, parts: list[Part], work: Work, n_workers: int, progress: _Progress) -> None:
+    """Distribute the parts over the workers."""
+    rows = ray.data.from_items([{"part": json.dumps(asdict(part))} for part in parts], override_num_blocks=len(parts))
+    n_workers = n_workers or max(1, int(ray.cluster_resources().get("CPU", 1)))
+    translated = rows.map(
+        Worker,
+        fn_constructor_args=(work,),
+        compute=ray.data.ActorPoolStrategy(size=min(n_workers, len(parts))),
+        num_cpus=1,
+    )
     try:
-        with FileLock(output / ".lock", timeout=0):
-            for aside in output.glob(".part-*"):  # of workers that were killed
-                aside.unlink(missing_ok=True)
-            yield
-    except Timeout:
-        raise UserError(f"another process is writing into {output}: wait for it, or choose another folder") from None
-
-
-def _translate_parts(todo: list[Part], parts: list[Part], work: Work, options: BulkOptions, console: Console) -> None:
-    """Give out the parts, and show how far they are."""
-    total = sum(part.n_rows for part in parts)
-    done = total - sum(part.n_rows for part in todo)
-    said: Log = log_to(console) if not console.is_terminal else lambda _: None
-    said(f"{total:,} rows in {len(parts):,} parts, {done:,} rows done")
-    if not todo:
-        return
-    ray = _import_ray(options)
-    with _cluster(options), Progress(console=console, disable=not console.is_terminal) as progress:
-        shown = progress.add_task("rows", total=total, completed=done)
-        n_workers = options.workers or max(1, int(ray.cluster_resources().get("CPU", 1)))
-        rows = ray.data.from_items([{"part": json.dumps(asdict(part))} for part in todo], override_num_blocks=len(todo))
-        translated = rows.map(
-            Worker,
-            fn_constructor_args=(work,),
-            compute=ray.data.ActorPoolStrategy(size=min(n_workers, len(todo))),
-            num_cpus=1,
-        )
-        try:
-            for row in translated.iter_rows():
-                done += row["rows"]
-                progress.update(shown, completed=done)
-                said(f"{done:,} of {total:,} rows")
-        except ray.exceptions.RayError as error:
-            cause = getattr(error, "cause", None)
-            raise UserError(f"translation stopped: {cause or error}; the same command goes on") from None
+        for row in translated.iter_rows():
+            progress.advance(row["rows"])
+    except ray.exceptions.RayError as error:
+        cause = getattr(error, "cause", None)
+        raise UserError(f"translation stopped: {cause or error}; run the same command again to resume") from None
 
 
 # The cluster
 
 
 def _import_ray(options: BulkOptions) -> Any:
-    """Ray with its settings, which it reads from the environment when it is imported."""
-    os.environ["RAY_AUTH_MODE"] = "token"  # nobody else may give work to the cluster
+    """Import Ray, which reads its settings from the environment when it is imported."""
+    os.environ["RAY_AUTH_MODE"] = "token"  # nobody else may submit work to the cluster
     if not options.address:
         os.environ.setdefault("RAY_AUTH_TOKEN", secrets.token_hex(32))
-        os.environ["RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER"] = "0"  # its servers listen on the loopback, as on these systems
+        os.environ["RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER"] = "0"  # listen on the loopback only, as on these systems
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
-    os.environ.setdefault("RAY_BACKEND_LOG_LEVEL", "fatal")  # what goes wrong is raised as well
+    os.environ.setdefault("RAY_BACKEND_LOG_LEVEL", "fatal")  # errors are raised as well
     os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")
-    try:
-        import pyarrow.parquet  # noqa: F401
-        import ray
-        import ray.data
-    except ModuleNotFoundError as error:
-        raise UserError(f"bulk translation needs {error.name}: pip install 'multihead[bulk]'") from None
-    return ray
+    require("pyarrow.parquet", extra="bulk")
+    require("ray.data", extra="bulk")
+    return require("ray", extra="bulk")
 
 
 @contextlib.contextmanager
-def _cluster(options: BulkOptions) -> Iterator[None]:
-    """A cluster on this machine, which nobody else can reach; or the one at `address`."""
-    ray = _import_ray(options)
-    quiet = {"logging_level": "warning", "log_to_driver": False}
+def _cluster(ray: Any, options: BulkOptions) -> Iterator[None]:
+    """Connect to the cluster at `address`, or start one on this machine that nobody else can reach."""
+    where: dict[str, Any] = {"address": options.address}
+    if not options.address:
+        where = {"address": "local", "num_cpus": options.workers or None}
+        where |= {"include_dashboard": False, "object_store_memory": OBJECT_STORE}
     try:
-        if options.address:
-            ray.init(address=options.address, **quiet)
-        else:
-            own = {"include_dashboard": False, "object_store_memory": OBJECT_STORE}
-            ray.init(address="local", num_cpus=options.workers or None, **own, **quiet)
+        ray.init(**where, logging_level="warning", log_to_driver=False)
     except (ConnectionError, RuntimeError, ValueError) as error:
         raise UserError(f"cannot reach or start the Ray cluster: {error}") from None
     logging.getLogger("ray.data").setLevel(logging.ERROR)

@@ -1,38 +1,32 @@
-"""TODO."""
+"""A worker: an actor with a model that translates one part at a time on one core."""
 
 import json
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from uuid import uuid4
 
 from multihead.bulk.input import read_rows
 from multihead.bulk.job import Job, Part
 from multihead.storage.files import sync
-from multihead.translation.translator import Translator, load
-
-if TYPE_CHECKING:
-    pass
-
-
-# Workers
+from multihead.translation.translator import load
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Work:
-    """What every worker knows."""
+    """What all workers share."""
 
     job: Job
-    folder: Path  # of the model
+    model_folder: Path
     output: Path
 
 
 class Worker:
-    """An actor with a model, on a core of its own."""
+    """A Ray Data actor; each row that it is called with describes a part."""
 
     def __init__(self, work: Work) -> None:
         self._work = work
-        self._translator: Translator = load(work.folder, engine=work.job.engine, n_threads=1)
+        self._translator = load(work.model_folder, engine=work.job.engine, n_threads=1)
 
     def __call__(self, row: dict[str, Any]) -> dict[str, Any]:
         part = Part(**json.loads(row["part"]))
@@ -40,27 +34,27 @@ class Worker:
         return {"rows": part.n_rows}
 
     def translate(self, part: Part) -> None:
-        """Write the file of a part, whole or not at all; another worker may have been given the same one."""
+        """Write the file of a part atomically."""
         import pyarrow
         import pyarrow.parquet
 
-        ids, texts = read_rows(part, self._work.job)
-        translations = list(self._translator.stream(texts, self._work.job.search))
-        table = pyarrow.table(
-            {
-                self._work.job.id_column: ids,
-                self._work.job.text_column: pyarrow.array(texts, pyarrow.string()),
-                "translation": pyarrow.array([one.text for one in translations], pyarrow.string()),
-                "score": pyarrow.array([one.score for one in translations], pyarrow.float64()),
-                "warnings": pyarrow.array(["; ".join(one.warnings) for one in translations], pyarrow.string()),
-            }
-        )
+        job = self._work.job
+        ids, texts = read_rows(part, job)
+        translations = list(self._translator.stream(texts, job.search))
+        columns = {
+            job.id_column: ids,
+            job.text_column: pyarrow.array(texts, pyarrow.string()),
+            "translation": pyarrow.array([one.text for one in translations], pyarrow.string()),
+            "score": pyarrow.array([one.score for one in translations], pyarrow.float64()),
+            "warnings": pyarrow.array(["; ".join(one.warnings) for one in translations], pyarrow.string()),
+        }
         final = self._work.output / part.name
-        aside = final.with_name(f".{part.name}.{uuid4().hex}")
+        # Another worker may write the same part if Ray believes this one to be dead, so the name is unique.
+        temporary = final.with_name(f".{part.name}.{uuid4().hex}")
         try:
-            pyarrow.parquet.write_table(table, aside)
-            sync(aside)
-            aside.rename(final)
+            pyarrow.parquet.write_table(pyarrow.table(columns), temporary)
+            sync(temporary)
+            temporary.rename(final)
             sync(final.parent)
         finally:
-            aside.unlink(missing_ok=True)
+            temporary.unlink(missing_ok=True)

@@ -1,4 +1,4 @@
-"""TODO."""
+"""`multihead bulk`."""
 
 from pathlib import Path
 from typing import Annotated
@@ -13,19 +13,23 @@ from multihead.console import say
 
 def bulk_command(
     model: Model,
-    source: Annotated[Path, typer.Argument(metavar="INPUT", help="A .parquet file, a folder of them, or text.")],
-    output: Annotated[Path, typer.Option(help="Folder for Parquet files; given again, the work in it goes on.")],
-    id_column: Annotated[str, typer.Option(help="Of Parquet; the id of a line of text is its number.")] = "id",
-    text_column: Annotated[str, typer.Option(help="Of Parquet: what is translated.")] = "text",
-    workers: Annotated[int, typer.Option(min=0, help="Cores that translate; 0 for all of the cluster.")] = 0,
-    address: Annotated[str | None, typer.Option(help="A Ray cluster; without it, one on this machine.")] = None,
+    source: Annotated[Path, typer.Argument(metavar="INPUT", help="A .parquet file, a folder of them, or a text file.")],
+    output: Annotated[Path, typer.Option(help="Folder for Parquet files; an unfinished job in it is resumed.")],
+    id_column: Annotated[
+        str, typer.Option(help="Column of the row id in Parquet; the id of a line of text is its number.")
+    ] = "id",
+    text_column: Annotated[str, typer.Option(help="Column of the text to translate in Parquet.")] = "text",
+    workers: Annotated[int, typer.Option(min=0, help="Cores to use; 0 for all cores of the cluster.")] = 0,
+    address: Annotated[
+        str | None, typer.Option(help="Address of a Ray cluster.  [default: start one on this machine]")
+    ] = None,
     beam: Beam = BEAM,
     alpha: Alpha = None,
     split: Split = None,
     engine: Engine = "auto",
     no_guard: NoGuard = False,
 ) -> None:
-    """Translate any amount of text on a Ray cluster: each row once, in order, whoever is killed on the way."""
+    """Translate Parquet or text of any size on a Ray cluster: each row exactly once, in order, even if workers die."""
     search = search_config(beam=beam, alpha=alpha, split=split, guard=not no_guard)
     check_engine(engine)
     from multihead.bulk.job import BulkOptions
@@ -40,4 +44,4 @@ def bulk_command(
         address=address,
     )
     n_rows = bulk(model, source, output, options)
-    say(f"{n_rows:,} rows are translated in {output}")
+    say(f"translated {n_rows:,} rows into {output}")

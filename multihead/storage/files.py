@@ -102,7 +102,7 @@ def content_sum(path: Path) -> str:
 
 @contextlib.contextmanager
 def exclusive(output: Path) -> Iterator[None]:
-    """Hold a run's folder for this process; the lock ends with the process, however that ends."""
+    """Lock a folder for this process, creating it if needed; the lock ends with the process, however that ends."""
     lock, is_new = output / ".lock", not output.exists()
     try:
         output.mkdir(parents=True, exist_ok=True)
@@ -113,4 +113,4 @@ def exclusive(output: Path) -> Iterator[None]:
                 if is_new and list(output.iterdir()) == [lock]:  # the request was refused
                     shutil.rmtree(output)
     except Timeout:
-        raise UserError(f"another process is training into {output}: wait for it, or choose another folder") from None
+        raise UserError(f"another process is writing to {output}; wait for it or choose another folder") from None

@@ -1,4 +1,4 @@
-"""Parts of an input: every row once, in order, whole or not there; and work that is taken up again or refused."""
+"""Parts contain every row once, in order."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -8,32 +8,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from multihead import load
 from multihead.bulk.input import count_rows, list_files, read_rows, split_rows
-from multihead.bulk.job import BulkOptions, Job, start_or_resume
-from multihead.bulk.worker import Work, Worker
-from multihead.config.schema import SearchConfig
 from multihead.errors import UserError
-
-OPTIONS = BulkOptions(search=SearchConfig(beam=1), engine="torch")
-
-
-def job(part_rows: int) -> Job:
-    options = OPTIONS
-    return Job(
-        model="",
-        files={},
-        id_column=options.id_column,
-        text_column=options.text_column,
-        engine=options.engine,
-        search=options.search,
-        part_rows=part_rows,
-    )
+from tests.unit.bulk.conftest import OPTIONS, make_job
 
 
 def read_all(file: Path, part_rows: int) -> list[tuple[object, str]]:
     rows = {file: count_rows(file, OPTIONS)}
-    found = [read_rows(part, job(part_rows)) for part in split_rows(rows, part_rows)]
+    found = [read_rows(part, make_job(part_rows)) for part in split_rows(rows, part_rows)]
     return [pair for ids, texts in found for pair in zip(ids.to_pylist(), texts, strict=True)]
 
 
@@ -59,36 +41,12 @@ def test_parts_of_parquet_are_its_rows_whatever_its_row_groups(tmp_path: Path, p
     assert read_all(tmp_path / "a.parquet", part_rows) == expected
 
 
-def test_a_worker_writes_what_the_model_says(trained: Path, tmp_path: Path) -> None:
-    lines = ["copy a b c", "", "reverse a b c"]
-    (tmp_path / "text").write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
-    (part,) = split_rows({tmp_path / "text": 3}, 10)
-    Worker(Work(job=job(10), folder=trained, output=tmp_path)).translate(part)
-    table = pyarrow.parquet.read_table(tmp_path / "part-000000.parquet").to_pydict()
-    expected = [one.text for one in load(trained, engine="torch").translate(lines, beam=1)]
-    assert (table["id"], table["text"], table["translation"]) == ([0, 1, 2], lines, expected)
-    assert not list(tmp_path.glob(".part-*"))
-
-
-def test_work_goes_on_as_it_was_begun_and_other_work_is_refused(tmp_path: Path) -> None:
-    first = start_or_resume(job(7), tmp_path)
-    assert start_or_resume(job(9), tmp_path) == first
-    with pytest.raises(UserError, match="begun with another engine"):
-        start_or_resume(replace(job(7), engine="auto"), tmp_path)
-
-
-def test_a_folder_with_something_else_is_not_touched(tmp_path: Path) -> None:
-    (tmp_path / "mine.txt").touch()
-    with pytest.raises(UserError, match=r"holds something else \(mine\.txt\)"):
-        start_or_resume(job(7), tmp_path)
-
-
-def test_what_cannot_be_read_is_refused_before_any_work(tmp_path: Path) -> None:
+def test_invalid_input_is_refused_before_any_work(tmp_path: Path) -> None:
     table = pyarrow.table({"id": [1], "text": [2]})
     pyarrow.parquet.write_table(table, tmp_path / "a.parquet")
-    with pytest.raises(UserError, match=r"is not text but int64"):
+    with pytest.raises(UserError, match=r"must contain text, not int64"):
         count_rows(tmp_path / "a.parquet", OPTIONS)
-    with pytest.raises(UserError, match=r"has no column 'words'; it has id, text"):
+    with pytest.raises(UserError, match=r"has no column 'words'; its columns are id, text"):
         count_rows(tmp_path / "a.parquet", replace(OPTIONS, text_column="words"))
     (tmp_path / "b.parquet").write_text("no parquet", encoding="utf-8")
     with pytest.raises(UserError, match=r"cannot read .*b\.parquet"):
@@ -97,7 +55,7 @@ def test_what_cannot_be_read_is_refused_before_any_work(tmp_path: Path) -> None:
     with pytest.raises(UserError, match=r"no \.parquet file"):
         list_files(tmp_path / "empty")
     (tmp_path / "a.gz").touch()
-    with pytest.raises(UserError, match="cannot be read from the middle"):
+    with pytest.raises(UserError, match="is not seekable"):
         list_files(tmp_path / "a.gz")
     (tmp_path / "utf16").write_bytes("one\ntwo\n".encode("utf-16"))
     with pytest.raises(UserError, match=r"utf16 is UTF-16.*iconv"):
