@@ -1,92 +1,106 @@
-"""TODO."""
+"""Rules that drop pairs that cannot be trained on or are not translations, and the report of what was dropped."""
 
-import hashlib
 import math
 import statistics
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
+from enum import StrEnum
 from itertools import islice
 from typing import TypeVar
 
 import numpy as np
-from numpy.typing import NDArray
 
 from multihead.config.schema import DataConfig
+from multihead.data.fingerprints import Fingerprints, fingerprint
 from multihead.data.parallel_text import Pair, RawPair
 from multihead.text.encoding import normalize
 from multihead.text.lines import MAX_LINE_BYTES
 
 Item = TypeVar("Item")
-CHUNK = 20_000  # pairs handled at a time
-RATIO_SAMPLE = 20_000  # pairs from which a corpus's typical ratio of lengths is taken
-RATIO_SLACK = 3  # characters added to both sides before their lengths are compared: short sentences vary more
+CHUNK_PAIRS = 20_000  # pairs that are handled at a time
+RATIO_SAMPLE = 20_000  # pairs from which the typical length ratio of a corpus is measured
+RATIO_SLACK = 3  # characters added to both sides before lengths are compared, because short sentences vary more
 
-DROP_REASONS = {
-    "bad_utf8": "not valid UTF-8",
-    "control": "contains a NUL character",
-    "empty": "one side is empty",
-    "too_long": "one side is too long",
-    "ratio": "one side is much longer than usual for the other",
-    "copy": "both sides are the same",
-    "duplicate": "the pair came before",
+
+class DropReason(StrEnum):
+    """Why a pair is dropped; the values are the keys of `cleaning` in corpus.json."""
+
+    BAD_UTF8 = "bad_utf8"
+    CONTROL = "control"
+    EMPTY = "empty"
+    TOO_LONG = "too_long"
+    RATIO = "ratio"
+    COPY = "copy"
+    DUPLICATE = "duplicate"
+
+
+DROP_REASONS: dict[str, str] = {
+    DropReason.BAD_UTF8: "not valid UTF-8",
+    DropReason.CONTROL: "contains a NUL character",
+    DropReason.EMPTY: "one side is empty",
+    DropReason.TOO_LONG: "one side is too long",
+    DropReason.RATIO: "one side is much longer than usual for the other",
+    DropReason.COPY: "both sides are the same",
+    DropReason.DUPLICATE: "duplicate of an earlier pair",
 }
-
-
-# Cleaning
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CleanedChunk:
-    """What the rules leave of a chunk."""
+    """The pairs of a chunk that pass every rule."""
 
     text: bytes  # source and target on alternate lines
     n_read: int
     dropped: Counter[str]
-    fingerprints: NDArray[np.uint64]  # of each pair
-    source_fingerprints: NDArray[np.uint64]
+    fingerprints: Fingerprints  # of each pair
+    source_fingerprints: Fingerprints
 
 
 @dataclass(slots=True, kw_only=True)
 class CleaningReport:
-    """What cleaning read, kept and dropped, rule by rule."""
+    """How many pairs were read, kept and dropped for each reason."""
 
     read: int = 0
     kept: int = 0
     dropped: Counter[str] = field(default_factory=Counter)
 
-    def add(self, kept: CleanedChunk) -> None:
-        self.read += kept.n_read
-        self.kept += len(kept.fingerprints)
-        self.dropped += kept.dropped
+    def add(self, chunk: CleanedChunk) -> None:
+        self.read += chunk.n_read
+        self.kept += len(chunk.fingerprints)
+        self.dropped += chunk.dropped
 
-    def drop(self, rule: str, count: int) -> None:
-        """So many of those that were kept break a rule after all."""
+    def drop(self, reason: DropReason, count: int) -> None:
+        """Count pairs as dropped that were counted as kept before."""
         self.kept -= count
-        self.dropped[rule] += count
+        self.dropped[reason.value] += count
 
     def lines(self) -> list[str]:
-        """The report in words."""
+        """Return the report as lines for the user."""
         share = f" ({self.kept / self.read:.1%})" if self.read else ""
-        reasons = [f"dropped {self.dropped[rule]:,}: {why}" for rule, why in DROP_REASONS.items() if self.dropped[rule]]
-        return [f"read {self.read:,} pairs, kept {self.kept:,}{share}", *reasons]
+        dropped = [
+            f"dropped {self.dropped[reason]:,}: {description}"
+            for reason, description in DROP_REASONS.items()
+            if self.dropped[reason]
+        ]
+        return [f"read {self.read:,} pairs, kept {self.kept:,}{share}", *dropped]
 
 
-def clean_chunk(chunk: list[RawPair], config: DataConfig, typical: float) -> CleanedChunk:
-    """Return the pairs of a chunk that pass every rule; `typical` is the corpus's typical ratio.
+def clean_chunk(chunk: list[RawPair], config: DataConfig, ratio: float) -> CleanedChunk:
+    """Return the pairs of a chunk that pass every rule; `ratio` is the typical length ratio of the corpus.
 
     Duplicates are found later, among the fingerprints of all chunks.
     """
     pairs: list[Pair] = []
     dropped: Counter[str] = Counter()
     for raw in chunk:
-        pair, rule = decode_pair(*raw, config.unicode)
-        if not rule and config.clean:
-            rule = find_defect(_without_tree(pair, config), config.max_ratio, typical)
-        if rule:
-            dropped[rule] += 1
+        decoded = decode_pair(*raw, config.unicode)
+        if isinstance(decoded, DropReason):
+            dropped[decoded.value] += 1
+        elif config.clean and (defect := find_defect(_without_tree(decoded, config), config.max_ratio, ratio)):
+            dropped[defect.value] += 1
         else:
-            pairs.append(pair)
+            pairs.append(decoded)
     return CleanedChunk(
         text="".join(f"{source}\n{target}\n" for source, target in pairs).encode(),
         n_read=len(chunk),
@@ -97,34 +111,42 @@ def clean_chunk(chunk: list[RawPair], config: DataConfig, typical: float) -> Cle
 
 
 def chunks(items: Iterable[Item]) -> Iterator[list[Item]]:
+    """Yield lists of `CHUNK_PAIRS` items."""
     iterator = iter(items)
-    while chunk := list(islice(iterator, CHUNK)):
+    while chunk := list(islice(iterator, CHUNK_PAIRS)):
         yield chunk
 
 
-def decode_pair(source: bytes, target: bytes, form: str) -> tuple[Pair, str]:
-    """Return the pair as normalized text, and the rule it breaks if it cannot be trained on ("" if none)."""
-    nothing = ("", "")
+def decode_pair(source: bytes, target: bytes, form: str) -> Pair | DropReason:
+    """Return the pair as normalized text without surrounding white space, or why it cannot be trained on."""
     if max(len(source), len(target)) > MAX_LINE_BYTES:
-        return nothing, "too_long"
+        return DropReason.TOO_LONG
     try:
         pair = normalize(source.decode(), form).strip(), normalize(target.decode(), form).strip()
     except UnicodeDecodeError:
-        return nothing, "bad_utf8"
+        return DropReason.BAD_UTF8
     if "\0" in pair[0] or "\0" in pair[1]:
-        return nothing, "control"
-    if max(len(side.encode()) for side in pair) > MAX_LINE_BYTES:  # a few characters grow by normalization
-        return nothing, "too_long"
-    return pair, "" if all(pair) else "empty"
+        return DropReason.CONTROL
+    if max(len(side.encode()) for side in pair) > MAX_LINE_BYTES:  # normalization makes a few characters longer
+        return DropReason.TOO_LONG
+    return pair if all(pair) else DropReason.EMPTY
+
+
+def decoded_pairs(pairs: Iterable[RawPair], form: str) -> Iterator[Pair]:
+    """Yield the pairs that can be decoded."""
+    for raw in pairs:
+        decoded = decode_pair(*raw, form)
+        if not isinstance(decoded, DropReason):
+            yield decoded
 
 
 def typical_ratio(sample: Iterable[RawPair], config: DataConfig) -> float:
     """Return the median of target length / source length in characters over a sample of a corpus.
 
-    Scripts differ: a Chinese sentence has a third of the characters of an English one, a Burmese one more than it.
+    Scripts differ: a Chinese sentence has a third of the characters of an English one, and a Burmese one has more.
     """
-    decoded = (decode_pair(*raw, config.unicode) for raw in sample)
-    pairs = (_without_tree(pair, config) for pair, rule in decoded if not rule and pair[0] != pair[1])
+    decoded = decoded_pairs(sample, config.unicode)
+    pairs = (_without_tree(pair, config) for pair in decoded if pair[0] != pair[1])
     return statistics.median([len(target) / max(1, len(source)) for source, target in pairs] or [1.0])
 
 
@@ -132,16 +154,11 @@ def _without_tree(pair: Pair, config: DataConfig) -> Pair:
     return (pair[0].partition("\t")[0], pair[1]) if config.tree else pair
 
 
-def find_defect(pair: Pair, max_ratio: float, typical: float) -> str:
-    """Return the rule by which a readable pair is probably no translation ("" if it may be one)."""
-    scale = math.sqrt(typical)  # half of the difference to each side, so that the direction does not matter
+def find_defect(pair: Pair, max_ratio: float, ratio: float) -> DropReason | None:
+    """Return why a pair is probably not a translation, or None; `ratio` is the typical length ratio."""
+    scale = math.sqrt(ratio)  # half of the correction on each side, so that swapping the sides changes nothing
     lengths = len(pair[0]) * scale, len(pair[1]) / scale
     short, long = sorted(length + RATIO_SLACK for length in lengths)
     if long > max_ratio * short:
-        return "ratio"
-    return "copy" if pair[0] == pair[1] else ""
-
-
-def fingerprint(text: str) -> int:
-    """64 bits that stand for a text: among 36 million, two are alike by chance in one corpus of 30,000."""
-    return int.from_bytes(hashlib.blake2b(text.encode(), digest_size=8).digest(), "big")
+        return DropReason.RATIO
+    return DropReason.COPY if pair[0] == pair[1] else None

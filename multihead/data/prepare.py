@@ -1,15 +1,21 @@
-"""TODO."""
+"""Raw parallel text to a prepared corpus: the pipeline of `multihead prepare`.
+
+    first pass     read → clean → store               chunks of pairs, into the spool
+    between        flag duplicates, learn the tokenizer
+    second pass    read the spool → encode → write    segments of pairs, into shards
+
+Each stage is a generator that draws on the one before it. Once the text is large, the pairs of a stage are processed by
+one process per core; no stage holds more than a few million pairs.
+"""
 
 import hashlib
 import json
 from collections.abc import Iterable, Iterator
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from functools import partial
 from itertools import chain, islice
 from pathlib import Path
-
-import numpy as np
-from numpy.typing import NDArray
+from typing import NamedTuple
 
 from multihead.concurrency import map_in_processes
 from multihead.config.fit import vocab_size_for
@@ -17,25 +23,26 @@ from multihead.config.schema import DataConfig
 from multihead.console import Log
 from multihead.data.cleaning import (
     RATIO_SAMPLE,
+    CleanedChunk,
     CleaningReport,
+    DropReason,
     chunks,
     clean_chunk,
-    decode_pair,
-    fingerprint,
+    decoded_pairs,
     typical_ratio,
 )
-from multihead.data.deduplicate import DuplicateFinder
+from multihead.data.fingerprints import DuplicateFinder, HeldOutSources, fingerprint
 from multihead.data.parallel_text import Pair, ParallelText, RawPair
 from multihead.data.shards import CorpusPart, CorpusSummary, ShardWriter
 from multihead.data.spool import Spool, SpoolSegment
 from multihead.errors import UserError
-from multihead.storage.files import atomic_directory
+from multihead.storage.files import atomic_directory, can_overwrite
 from multihead.text.dependency_trees import encode_tree, strip_tree
 from multihead.text.tokenizer import PLACE, SubwordTokenizer, check_trainable
 
 LEARNING_SAMPLE = 1_000_000  # pairs that the tokenizer is learned from, spread evenly over the corpus
-MAX_HELD_OUT_PAIRS = 1000  # most pairs taken for validation when the user gives none
-HELD_OUT_FRACTION = 20  # and at most one pair in so many
+MAX_HELD_OUT_SOURCES = 1000  # sources held out for validation if the user gives no validation text ...
+HELD_OUT_FRACTION = 20  # ... and at most one pair in 20
 # Fields of DataConfig that leave no trace in a corpus.
 TRAINING_ONLY_FIELDS = {"license", "bpe_dropout", "casing_noise", "batch_tokens"}
 
@@ -47,24 +54,24 @@ def prepare(
     vocabulary: int | SubwordTokenizer | None = None,
     log: Log = lambda line: None,
 ) -> CorpusSummary:
-    """Clean `text`, learn the tokenizer and write `folder`, which appears whole or not at all.
+    """Clean `text`, learn the tokenizer and write `folder`, which appears complete or not at all.
 
-    `vocabulary` is how many pieces to learn, or a tokenizer that knows them already.
-    A process for each core works on it once the text is large, and no step holds more than some millions of pairs.
+    `vocabulary` is the number of pieces to learn, a tokenizer to use, or None for a size that fits the text.
     """
-    if folder.exists() and not (folder.is_dir() and not any(folder.iterdir())):
-        raise UserError(f"{folder} is there already and is not empty: choose another folder, or remove it")
+    if not can_overwrite(folder):
+        raise UserError(f"{folder} already exists and is not empty; choose another folder or delete it")
     if not isinstance(vocabulary, SubwordTokenizer):
         check_trainable(config.tokenizer)
-    report = CleaningReport()
-    with atomic_directory(folder) as aside:
-        with Spool(aside / "clean") as spool:
-            held_out = _clean_into(spool, text, config, report)
+    with atomic_directory(folder) as temporary:
+        with Spool(temporary / "clean") as spool:
+            report, held_out = _store(_clean(text, config), spool, config, text.valid is None)
             tokenizer = _tokenizer(vocabulary, spool, report.kept, config)
-            (aside / "tokenizer.json").write_text(tokenizer.to_json(), encoding="utf-8")
-            encoder = _Encoder(folder=aside, config=config, held_out=held_out)
-            parts = _encode(encoder, spool, report, [weight for _, weight in text.corpora()])
-        n_valid = encoder.add_valid(text.valid or (), tokenizer, len(spool.segments))
+            (temporary / "tokenizer.json").write_text(tokenizer.to_json(), encoding="utf-8")
+            encoder = _Encoder(folder=temporary, config=config, spool=spool, held_out=held_out)
+            encoded = list(map_in_processes(encoder.encode_segment, spool.segments))
+        n_valid = encoder.encode_valid(text.valid or ()) + sum(segment.n_valid for segment in encoded)
+        report.drop(DropReason.TOO_LONG, sum(segment.n_too_long for segment in encoded))
+        parts = [_part(number, weight, encoded) for number, (_, weight) in enumerate(text.corpora())]
         summary = CorpusSummary(
             source_lang=config.source_lang,
             target_lang=config.target_lang,
@@ -72,7 +79,7 @@ def prepare(
             vocab_size=tokenizer.vocab_size,
             max_length=config.max_length,
             train_pairs=sum(part.pairs for part in parts),
-            valid_pairs=n_valid + report.kept - sum(part.pairs for part in parts),
+            valid_pairs=n_valid,
             cleaning={"read": report.read, "kept": report.kept, **report.dropped},
             file_sizes=text.sizes,
             description=text.description,
@@ -81,157 +88,166 @@ def prepare(
             settings=preparation_settings(config),
             asked_vocabulary=requested_vocabulary(vocabulary),
         )
-        _refuse_empty(summary)
-        (aside / "corpus.json").write_text(json.dumps(asdict(summary), indent=2) + "\n", encoding="utf-8")
+        _check_not_empty(summary)
+        (temporary / "corpus.json").write_text(json.dumps(asdict(summary), indent=2) + "\n", encoding="utf-8")
     for line in [*report.lines(), *summary.lines()]:
         log(line)
     return summary
 
 
 def preparation_settings(config: DataConfig) -> dict[str, object]:
-    """Return the fields that decide what is in a prepared corpus."""
+    """Return the settings that decide what a prepared corpus contains."""
     return {name: value for name, value in asdict(config).items() if name not in TRAINING_ONLY_FIELDS}
 
 
 def requested_vocabulary(vocabulary: int | SubwordTokenizer | None) -> str:
-    """Describe the `vocabulary` of `prepare`: a size, the sum of a tokenizer, or a size that fits the text."""
+    """Describe the `vocabulary` of `prepare`: a size, the checksum of a tokenizer, or "automatic"."""
     if isinstance(vocabulary, SubwordTokenizer):
         return hashlib.sha256(vocabulary.to_json().encode()).hexdigest()
     return str(vocabulary) if vocabulary else "automatic"
 
 
-def _clean_into(spool: Spool, text: ParallelText, config: DataConfig, report: CleaningReport) -> set[int]:
-    """Write what passes the rules; returns the fingerprints of the sources to hold out for validation."""
-    smallest = _SmallestFingerprints(MAX_HELD_OUT_PAIRS if text.valid is None else 0)
-    duplicates = DuplicateFinder(spool.folder)
-    for number, (pairs, _) in enumerate(text.corpora()):
-        typical, pairs = _with_typical_ratio(pairs, config)
-        for kept in map_in_processes(partial(clean_chunk, config=config, typical=typical), chunks(pairs), min_items=5):
-            report.add(kept)
-            spool.write(kept.text, len(kept.fingerprints), number)
-            smallest.add(kept.source_fingerprints)
-            if config.clean:
-                duplicates.add(kept.fingerprints)
-    report.drop("duplicate", duplicates.write(spool.repeated))
-    if not report.kept:
-        raise UserError("; ".join(["nothing is left to train on", *report.lines()]))
-    return smallest.at_most(max(1, report.kept // HELD_OUT_FRACTION))
+def _part(corpus: int, weight: float, encoded: list["_EncodedSegment"]) -> CorpusPart:
+    segments = [segment for segment in encoded if segment.corpus == corpus]
+    return CorpusPart(
+        pairs=sum(segment.n_train for segment in segments),
+        target_tokens=sum(segment.target_tokens for segment in segments),
+        weight=weight,
+    )
 
 
-def _with_typical_ratio(pairs: Iterable[RawPair], config: DataConfig) -> tuple[float, Iterator[RawPair]]:
-    """Return the typical ratio of a corpus, and all of its pairs; they may come from a pipe and be read only once."""
-    rest = iter(pairs)
-    sample = list(islice(rest, RATIO_SAMPLE))
-    return typical_ratio(sample, config), chain(sample, rest)
-
-
-def _refuse_empty(summary: CorpusSummary) -> None:
-    for n_pairs, purpose in ((summary.train_pairs, "train on"), (summary.valid_pairs, "validate with")):
+def _check_not_empty(summary: CorpusSummary) -> None:
+    for n_pairs, split in ((summary.train_pairs, "training"), (summary.valid_pairs, "validation")):
         if not n_pairs:
-            raise UserError(f"no pair is left to {purpose}: the text is too small, or every line is too long")
+            raise UserError(
+                f"no {split} pairs left after cleaning: the corpus is too small, or all of its lines are too long"
+            )
 
 
-class _SmallestFingerprints:
-    """The sources with the smallest fingerprints: a fair sample that depends on the text alone, not on its order.
+# First pass
 
-    Choosing sources, not pairs, keeps all translations of a sentence on one side of the split.
-    """
 
-    def __init__(self, most: int) -> None:
-        self._most = most
-        self._smallest = np.zeros(0, dtype=np.uint64)  # rising
+def _clean(text: ParallelText, config: DataConfig) -> Iterator[tuple[int, CleanedChunk]]:
+    """Yield the clean pairs of every corpus in chunks, each with the number of its corpus."""
+    for number, (pairs, _) in enumerate(text.corpora()):
+        rest = iter(pairs)  # may come from a pipe and can be read only once
+        sample = list(islice(rest, RATIO_SAMPLE))
+        clean = partial(clean_chunk, config=config, ratio=typical_ratio(sample, config))
+        for chunk in map_in_processes(clean, chunks(chain(sample, rest)), min_items=5):
+            yield number, chunk
 
-    def add(self, sources: NDArray[np.uint64]) -> None:
-        if self._most and len(self._smallest) == self._most:
-            sources = sources[sources < self._smallest[-1]]
-        self._smallest = np.union1d(self._smallest, sources)[: self._most]
 
-    def at_most(self, n_sources: int) -> set[int]:
-        return set(self._smallest[:n_sources].tolist())
+def _store(
+    cleaned: Iterable[tuple[int, CleanedChunk]], spool: Spool, config: DataConfig, holds_out: bool
+) -> tuple[CleaningReport, frozenset[int]]:
+    """Write clean pairs to the spool and flag duplicates; return the report and the sources to hold out."""
+    report, duplicates = CleaningReport(), DuplicateFinder(spool.folder)
+    held_out = HeldOutSources(MAX_HELD_OUT_SOURCES if holds_out else 0)
+    for corpus, chunk in cleaned:
+        report.add(chunk)
+        spool.write(chunk.text, len(chunk.fingerprints), corpus)
+        held_out.add(chunk.source_fingerprints)
+        if config.clean:
+            duplicates.add(chunk.fingerprints)
+    report.drop(DropReason.DUPLICATE, duplicates.write_flags(spool.duplicate_flags))
+    if not report.kept:
+        raise UserError("; ".join(["no training pairs left after cleaning", *report.lines()]))
+    return report, held_out.at_most(max(1, report.kept // HELD_OUT_FRACTION))
+
+
+# Between the passes
 
 
 def _tokenizer(
     vocabulary: int | SubwordTokenizer | None, spool: Spool, n_pairs: int, config: DataConfig
 ) -> SubwordTokenizer:
+    """Return the tokenizer that was given, or learn one from a sample of every segment."""
     if isinstance(vocabulary, SubwordTokenizer):
         return vocabulary
-    from_each = -(-LEARNING_SAMPLE // len(spool.segments))
-    sides = (side for segment in spool.segments for pair in islice(spool.read(segment), from_each) for side in pair)
+    per_segment = -(-LEARNING_SAMPLE // len(spool.segments))
+    sides = (side for segment in spool.segments for pair in islice(spool.read(segment), per_segment) for side in pair)
     texts = map(strip_tree, sides) if config.tree else sides
     tokenizer = SubwordTokenizer.learn(texts, vocabulary or vocab_size_for(n_pairs), config.tokenizer)
     if vocabulary and tokenizer.vocab_size < vocabulary:
         raise UserError(
-            f"this corpus gives a vocabulary of {tokenizer.vocab_size:,} pieces, not {vocabulary:,}: "
-            f"ask for {tokenizer.vocab_size} or fewer, or name no size and it will be chosen"
+            f"the corpus is too small for a vocabulary of {vocabulary:,} pieces: it yields {tokenizer.vocab_size:,}; "
+            f"use --vocab-size {tokenizer.vocab_size} or less, or leave the option out"
         )
     return tokenizer
 
 
-def _encode(encoder: "_Encoder", spool: Spool, report: CleaningReport, weights: list[float]) -> list[CorpusPart]:
-    """Write the shards of train and of what is held out; what the corpora have come to."""
-    parts = [CorpusPart(pairs=0, target_tokens=0, weight=weight) for weight in weights]
-    all_encoded = map_in_processes(partial(encoder.encode, spool), spool.segments, min_items=2)
-    for segment, encoded in zip(spool.segments, all_encoded, strict=True):
-        part = parts[segment.corpus]
-        parts[segment.corpus] = replace(
-            part, pairs=part.pairs + encoded.n_pairs, target_tokens=part.target_tokens + encoded.target_tokens
-        )
-        report.drop("too_long", encoded.too_long)
-    return parts
+# Second pass
+
+
+class _EncodedPair(NamedTuple):
+    source_text: str
+    source: list[int]
+    target: list[int]
+
+    def fits(self, max_length: int) -> bool:
+        return max(len(self.source), len(self.target)) <= max_length
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Encoded:
-    """What has become of a segment."""
+class _EncodedSegment:
+    """How many pairs of a segment were written."""
 
-    n_pairs: int
-    target_tokens: int
-    too_long: int
+    corpus: int
+    n_train: int
+    n_valid: int
+    n_too_long: int
+    target_tokens: int  # of training pairs
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Encoder:
-    """Encodes pairs into the shards of train and valid; what has a side of over `max_length` tokens is left out."""
+    """Encodes the pairs of segments and writes them into the shards of train and valid."""
 
     folder: Path
     config: DataConfig
-    held_out: set[int]
+    spool: Spool
+    held_out: frozenset[int]
 
-    def encode(self, spool: Spool, segment: SpoolSegment) -> _Encoded:
-        """Training pairs, but for those whose source is held out: a shard for a segment."""
-        tokenizer = SubwordTokenizer.load(self.folder / "tokenizer.json")
-        too_long = 0
-        with (
-            self._writer("train", tokenizer, segment.number) as train,
-            self._writer("valid", tokenizer, segment.number) as valid,
-        ):
-            for source, ids in _ids(spool.read(segment), tokenizer, self.config.tree):
-                if max(map(len, ids)) > self.config.max_length:
-                    too_long += 1
+    def encode_segment(self, segment: SpoolSegment) -> _EncodedSegment:
+        """Write a shard of training pairs, and one of the pairs whose source is held out."""
+        tokenizer = self._load_tokenizer()
+        train, valid = (self._writer(split, tokenizer, segment.number) for split in ("train", "valid"))
+        n_too_long = 0
+        with train, valid:
+            for pair in _encode(self.spool.read(segment), tokenizer, self.config):
+                if not pair.fits(self.config.max_length):
+                    n_too_long += 1
+                elif fingerprint(pair.source_text) in self.held_out:
+                    valid.add(pair.source, pair.target)
                 else:
-                    (valid if fingerprint(source) in self.held_out else train).add(*ids)
-        return _Encoded(n_pairs=train.n_pairs, target_tokens=train.target_tokens, too_long=too_long)
+                    train.add(pair.source, pair.target)
+        return _EncodedSegment(
+            corpus=segment.corpus,
+            n_train=train.n_pairs,
+            n_valid=valid.n_pairs,
+            n_too_long=n_too_long,
+            target_tokens=train.target_tokens,
+        )
 
-    def add_valid(self, pairs: Iterable[RawPair], tokenizer: SubwordTokenizer, number: int) -> int:
-        """Write validation pairs, normalized but not cleaned, and return how many there are."""
-        decoded = (decode_pair(*raw, self.config.unicode) for raw in pairs)
-        readable = (pair for pair, broken in decoded if not broken)
-        with self._writer("valid", tokenizer, number) as valid:
-            for _, ids in _ids(readable, tokenizer, self.config.tree):
-                if max(map(len, ids)) <= self.config.max_length:
-                    valid.add(*ids)
+    def encode_valid(self, pairs: Iterable[RawPair]) -> int:
+        """Write a shard of validation pairs, normalized but not cleaned, and return how many there are."""
+        tokenizer = self._load_tokenizer()
+        with self._writer("valid", tokenizer, len(self.spool.segments)) as valid:
+            for pair in _encode(decoded_pairs(pairs, self.config.unicode), tokenizer, self.config):
+                if pair.fits(self.config.max_length):
+                    valid.add(pair.source, pair.target)
         return valid.n_pairs
 
-    def _writer(self, split: str, tokenizer: SubwordTokenizer, number: int) -> "ShardWriter":
-        largest = PLACE * (self.config.max_length + 1) if self.config.tree else tokenizer.vocab_size
-        return ShardWriter(self.folder, split, largest, number)
+    def _load_tokenizer(self) -> SubwordTokenizer:
+        return SubwordTokenizer.load(self.folder / "tokenizer.json")
+
+    def _writer(self, split: str, tokenizer: SubwordTokenizer, number: int) -> ShardWriter:
+        max_id = PLACE * (self.config.max_length + 1) if self.config.tree else tokenizer.vocab_size
+        return ShardWriter(self.folder, split, max_id, number)
 
 
-def _ids(
-    pairs: Iterable[Pair], tokenizer: SubwordTokenizer, has_trees: bool
-) -> Iterator[tuple[str, tuple[list[int], list[int]]]]:
-    """The source of each pair, and the ids of both sides."""
-    encode = partial(encode_tree, tokenizer) if has_trees else tokenizer.encode_batch
+def _encode(pairs: Iterable[Pair], tokenizer: SubwordTokenizer, config: DataConfig) -> Iterator[_EncodedPair]:
+    encode_sources = partial(encode_tree, tokenizer) if config.tree else tokenizer.encode_batch
     for chunk in chunks(pairs):
         sources, targets = zip(*chunk, strict=True)
-        yield from zip(sources, zip(encode(sources), tokenizer.encode_batch(targets), strict=True), strict=True)
+        yield from map(_EncodedPair, sources, encode_sources(sources), tokenizer.encode_batch(targets))

@@ -1,12 +1,12 @@
-"""Cleaned pairs on the disk while a corpus is prepared: the raw text may be a pipe, and is read once.
+"""Clean pairs on disk while a corpus is prepared: the raw text may come from a pipe and is read once.
 
-They lie in segments, each of one corpus and of at most as many pairs as a shard has, so that segments can be worked on
-side by side.
+Pairs are stored in segments, each with pairs of one corpus and no more than a shard holds, so that segments can be
+encoded in parallel.
 """
 
 import shutil
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Self
 
@@ -15,7 +15,7 @@ import numpy as np
 from multihead.data.parallel_text import Pair
 from multihead.text.lines import read_lines
 
-MAX_SEGMENT_PAIRS = 1_000_000  # pairs in a segment
+MAX_SEGMENT_PAIRS = 1_000_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -24,13 +24,13 @@ class SpoolSegment:
 
     number: int
     corpus: int
-    first: int  # the place of its first pair among all
+    first: int  # position of its first pair among all pairs
     n_pairs: int
 
 
 @dataclass(slots=True)
 class Spool:
-    """All segments in their order; a context in which they are there."""
+    """All segments in order; a context that removes the folder at its end."""
 
     folder: Path
     segments: list[SpoolSegment] = field(default_factory=list)
@@ -43,32 +43,30 @@ class Spool:
         shutil.rmtree(self.folder)
 
     @property
-    def repeated(self) -> Path:
-        """A file with a byte for each pair, 1 for those that came before: they are left out once it is there."""
-        return self.folder / "repeated.npy"
+    def duplicate_flags(self) -> Path:
+        """A file with a boolean for each pair; once it is there, flagged pairs are left out."""
+        return self.folder / "duplicates.npy"
 
     def write(self, text: bytes, n_pairs: int, corpus: int) -> None:
-        """Add pairs, source and target on alternate lines, behind those that are there."""
+        """Append pairs, source and target on alternate lines."""
         last = self.segments[-1] if self.segments else None
         if last is None or last.corpus != corpus or last.n_pairs + n_pairs > MAX_SEGMENT_PAIRS:
             first = last.first + last.n_pairs if last else 0
             last = SpoolSegment(number=len(self.segments), corpus=corpus, first=first, n_pairs=0)
             self.segments.append(last)
-        with self._path(last.number).open("ab") as file:
+        with self._path(last).open("ab") as file:
             file.write(text)
-        self.segments[-1] = SpoolSegment(
-            number=last.number, corpus=corpus, first=last.first, n_pairs=last.n_pairs + n_pairs
-        )
+        self.segments[-1] = replace(last, n_pairs=last.n_pairs + n_pairs)
 
     def read(self, segment: SpoolSegment) -> Iterator[Pair]:
-        """The pairs of a segment, each the first time that it comes."""
-        lines = (line.decode() for line in read_lines(self._path(segment.number)))
+        """Yield the pairs of a segment, without those that are flagged as duplicates."""
+        lines = (line.decode() for line in read_lines(self._path(segment)))
         pairs = zip(lines, lines, strict=True)
-        if not self.repeated.exists():
+        if not self.duplicate_flags.exists():
             yield from pairs
             return
-        repeated = np.load(self.repeated, mmap_mode="r")[segment.first : segment.first + segment.n_pairs].tolist()
-        yield from (pair for pair, again in zip(pairs, repeated, strict=True) if not again)
+        flags = np.load(self.duplicate_flags, mmap_mode="r")[segment.first : segment.first + segment.n_pairs].tolist()
+        yield from (pair for pair, is_duplicate in zip(pairs, flags, strict=True) if not is_duplicate)
 
-    def _path(self, number: int) -> Path:
-        return self.folder / f"{number:05}.txt"
+    def _path(self, segment: SpoolSegment) -> Path:
+        return self.folder / f"{segment.number:05}.txt"

@@ -90,7 +90,7 @@ def test_a_rank_that_fails_says_why_and_the_others_do_not_wait(quick_request: Tr
     group = start(2, train_command, quick_request, stderr=tmp_path / "stderr")
     assert seconds_until_end(group.processes) < LIMIT_SECONDS
     assert [one.exitcode for one in group.processes] == [1, 1]
-    assert "is there already and is not empty" in (tmp_path / "stderr").read_text(encoding="utf-8")
+    assert "already exists and is not empty" in (tmp_path / "stderr").read_text(encoding="utf-8")
 
 
 @pytest.mark.parametrize("asked", [0, 1])

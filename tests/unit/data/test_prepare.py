@@ -77,7 +77,7 @@ def test_pairs_of_too_many_tokens_are_dropped_and_counted(tmp_path: Path) -> Non
 
 def test_a_vocabulary_larger_than_the_corpus_can_give_is_refused_with_the_size_it_can(tmp_path: Path) -> None:
     text = ParallelText(train=raw(copy_or_reverse(100, seed=1)))
-    with pytest.raises(UserError, match=r"gives a vocabulary of \d+ pieces, not 20,000"):
+    with pytest.raises(UserError, match=r"vocabulary of 20,000 pieces: it yields \d+"):
         prepare(text, tmp_path / "data", DataConfig(), 20_000)
     assert not list(tmp_path.iterdir())
 
@@ -89,7 +89,7 @@ def test_a_vocabulary_that_was_not_asked_for_is_as_large_as_it_can_be(tmp_path: 
 
 @pytest.mark.parametrize("pairs", [[], [("", "")], [("one", "eins")]])
 def test_a_corpus_with_nothing_to_train_on_is_refused(tmp_path: Path, pairs: list[tuple[str, str]]) -> None:
-    with pytest.raises(UserError, match="left to train on"):
+    with pytest.raises(UserError, match="no training pairs left"):
         prepare(ParallelText(train=raw(pairs)), tmp_path / "data", DataConfig())
     assert not list(tmp_path.iterdir())
 
@@ -125,7 +125,7 @@ def test_the_typical_ratio_does_not_depend_on_the_chunks(tmp_path: Path, monkeyp
     wrong = ("A long sentence about something that has to do with nothing at all.", "是的。")
     corpora = ParallelText(train=raw([*pairs, wrong]))
     one = prepare(corpora, tmp_path / "one", DataConfig(max_ratio=2.0)).cleaning
-    monkeypatch.setattr(cleaning, "CHUNK", 19)
+    monkeypatch.setattr(cleaning, "CHUNK_PAIRS", 19)
     many = prepare(corpora, tmp_path / "many", DataConfig(max_ratio=2.0)).cleaning
     assert one == many
     assert one["ratio"] > 0
@@ -244,7 +244,7 @@ def test_processes_side_by_side_write_what_one_writes(tmp_path: Path, monkeypatc
     """Chunks and segments are small here, so that there are enough of them to be shared out."""
     pairs = numbered(700) + numbered(300) + numbered(500, "the")
     prepare(ParallelText(train=raw(pairs)), tmp_path / "one", DataConfig())
-    monkeypatch.setattr(cleaning, "CHUNK", 100)
+    monkeypatch.setattr(cleaning, "CHUNK_PAIRS", 100)
     monkeypatch.setattr(spool, "MAX_SEGMENT_PAIRS", 400)
     monkeypatch.setattr(concurrency, "n_cores", lambda: 2)
     summary = prepare(ParallelText(train=raw(pairs)), tmp_path / "many", DataConfig())

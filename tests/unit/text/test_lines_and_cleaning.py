@@ -147,7 +147,7 @@ def test_utf8_is_never_taken_for_utf16(tmp_path: Path, language: str) -> None:
 def cleaned(pairs: list[RawPair], **settings: object) -> tuple[list[tuple[str, str]], CleaningReport]:
     """The pairs that are kept of a corpus in which a side is usually as long as the other."""
     report = CleaningReport()
-    kept = clean_chunk(pairs, DataConfig(**settings), typical=1.0)  # type: ignore[arg-type]  # pydantic checks the values
+    kept = clean_chunk(pairs, DataConfig(**settings), ratio=1.0)  # type: ignore[arg-type]  # pydantic checks the values
     report.add(kept)
     lines = kept.text.decode().split("\n")[:-1]
     return list(zip(lines[::2], lines[1::2], strict=True)), report

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from multihead.data import deduplicate
-from multihead.data.deduplicate import DuplicateFinder
+from multihead.data import fingerprints
+from multihead.data.fingerprints import DuplicateFinder
 
 calls_strategy = st.lists(st.lists(st.integers(0, 9).map(lambda n: n * 2**60), max_size=20), max_size=12)
 
@@ -22,20 +22,20 @@ def test_what_came_before_is_marked(
     seen: set[int] = set()
     expected = []
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(deduplicate, "FLUSH_AFTER", waiting)
-        found = DuplicateFinder(folder)
+        patch.setattr(fingerprints, "FLUSH_AFTER", waiting)
+        finder = DuplicateFinder(folder)
         for values in calls:
-            found.add(np.array(values, dtype=np.uint64))
+            finder.add(np.array(values, dtype=np.uint64))
             for value in values:
                 expected.append(value in seen)
                 seen.add(value)
-        n_repeated = found.write(folder / "repeated.npy")
-    assert n_repeated == sum(expected)
+        n_duplicates = finder.write_flags(folder / "duplicates.npy")
+    assert n_duplicates == sum(expected)
     if expected:
-        assert np.load(folder / "repeated.npy").tolist() == expected
+        assert np.load(folder / "duplicates.npy").tolist() == expected
     assert not list(folder.glob("fingerprints-*"))
 
 
 def test_nothing_is_written_of_nothing(tmp_path: Path) -> None:
-    assert DuplicateFinder(tmp_path).write(tmp_path / "repeated.npy") == 0
+    assert DuplicateFinder(tmp_path).write_flags(tmp_path / "duplicates.npy") == 0
     assert not list(tmp_path.iterdir())
