@@ -79,7 +79,9 @@ def run_in_subprocess(
 ) -> Result:
     """Call a function in a new process, which shares no memory, threads or allocator with this one."""
     with ProcessPoolExecutor(1, mp_context=multiprocessing.get_context("spawn")) as pool:
-        return pool.submit(function, *args, **kwargs).result()
+        with _hidden_main():
+            result = pool.submit(function, *args, **kwargs)
+        return result.result()
 
 
 # Worker processes

@@ -7,9 +7,14 @@ from pathlib import Path
 import pytest
 from filelock import FileLock
 
-from multihead.config.schema import ModelConfig, Settings
+from multihead.config.schema import DataConfig, ModelConfig, RunConfig, Settings
+from multihead.model.transformer import Transformer
+from multihead.model.weights import to_arrays, weights_of
 from multihead.runs.request import TrainingRequest
 from multihead.runs.train import train
+from multihead.storage.model_folder import ModelFolder, Provenance, save_model
+from multihead.storage.shortlist import Shortlist
+from multihead.text.tokenizer import SubwordTokenizer
 
 # A run of seconds: several epochs, several validations, several checkpoints.
 QUICK: Settings = {
@@ -47,6 +52,19 @@ def tiny_shape(**changes: object) -> ModelConfig:
         "max_len": 24,
     }
     return ModelConfig(**{**shape, **changes})  # type: ignore[arg-type]  # pydantic checks the values
+
+
+def store_model(
+    folder: Path, model: Transformer, tokenizer: SubwordTokenizer, shortlist: Shortlist | None = None
+) -> ModelFolder:
+    """Write a model folder as a run would."""
+    data = DataConfig(max_length=min(100, model.config.max_len - 1), source_lang="en", target_lang="de")
+    folder.mkdir(parents=True, exist_ok=True)
+    if shortlist:
+        shortlist.save(folder)
+    config = RunConfig(model=model.config, data=data)
+    save_model(folder, to_arrays(weights_of(model)), config, tokenizer.to_json(), Provenance(steps=7))
+    return ModelFolder.open(folder)
 
 
 def copy_or_reverse(n_pairs: int, seed: int) -> list[tuple[str, str]]:

@@ -24,6 +24,7 @@ from multihead.figures import PALETTE, add_legend, new_figure, save_figure, styl
 from multihead.hardware.memory import peak_memory_mb
 from multihead.interop.export_cache import cached_export
 from multihead.interop.hub import find_model
+from multihead.storage.model_folder import ModelFolder
 from multihead.text.lines import TextInput
 from multihead.text.tokenizer import SubwordTokenizer
 from multihead.translation.translator import Translator, load
@@ -103,7 +104,7 @@ def measure_ctranslate2(model: str, text: Text, search: SearchConfig, compute_ty
 def _ctranslate2(translator: Translator, model: str, compute_type: str, workers: int) -> Any:
     import ctranslate2
 
-    folder = cached_export(translator.models[0], translator.tokenizer, find_model(model), compute_type)
+    folder = cached_export(ModelFolder.open(find_model(model)), compute_type)
     return ctranslate2.Translator(str(folder), compute_type=compute_type, inter_threads=workers, intra_threads=1)
 
 
@@ -157,8 +158,7 @@ print(tokenizer.decode(ids))
 
 
 def _kept_export(model: str) -> Path:
-    translator = load(model, engine="torch")
-    return cached_export(translator.models[0], translator.tokenizer, find_model(model), "int8")
+    return cached_export(ModelFolder.open(find_model(model)), "int8")
 
 
 def _warm(model: str, line: str) -> float:

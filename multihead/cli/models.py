@@ -1,7 +1,6 @@
-"""TODO."""
+"""Commands about model folders: `export`, `import`, `info`."""
 
 import json
-from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -11,36 +10,14 @@ from multihead.cli.options import Json, Model
 from multihead.console import say
 
 
-def model_info(folder: Path) -> dict[str, Any]:
-    """What a model is, for people and programs."""
-    import torch
-
-    from multihead.model.build import build_model
-    from multihead.model.weights import count_parameters
-    from multihead.storage.model_folder import read_config, read_provenance, read_search, usable_folder
-
-    config, provenance = read_config(usable_folder(folder)), read_provenance(folder)
-    with torch.device("meta"):  # the shape alone, no memory for weights
-        parameters = count_parameters(build_model(config.model))
-    return {
-        "model": folder.name,
-        "languages": f"{config.data.source_lang or '?'} to {config.data.target_lang or '?'}",
-        "parameters": parameters,
-        "shape": asdict(config.model),
-        "tokenizer": f"{config.data.tokenizer}, {config.model.vocab_size} pieces",
-        "search": asdict(read_search(folder)),
-        **provenance.to_json(),
-    }
-
-
 def _info_text(facts: dict[str, Any]) -> str:
-    """Facts as lines."""
+    """Return facts as aligned lines."""
     lines = []
     for name, value in facts.items():
         match name, value:
             case "shape" | "search", dict():
                 lines.append(f"{name:<16} " + ", ".join(f"{field} {size}" for field, size in value.items()))
-            case "scores", list() | tuple():
+            case "scores", list():
                 lines += [
                     f"{score['name']:<16} {score['value']:.2f}  {score['set']}, {score['signature']}" for score in value
                 ]
@@ -74,19 +51,16 @@ def import_command(
     output: Annotated[Path, typer.Option(help="Model folder to write.")],
 ) -> None:
     """Make a Multihead model of a Hugging Face Marian / OPUS-MT folder."""
-    from multihead.interop.hub import download, is_on_hub
-    from multihead.interop.marian.importer import import_marian
+    from multihead.interop.hub import import_model
 
-    if is_on_hub(folder):
-        import_marian(download(folder), output, folder)
-    else:
-        import_marian(Path(folder), output)
+    import_model(folder, output)
     say(f"written to {output}")
 
 
 def info_command(model: Model, as_json: Json = False) -> None:
     """Say what a model is: shape, parameters, languages, data, training cost, scores."""
     from multihead.interop.hub import find_model
+    from multihead.storage.model_folder import ModelFolder
 
-    facts = model_info(find_model(model))
+    facts = ModelFolder.open(find_model(model)).facts()
     print(json.dumps(facts, indent=2, ensure_ascii=False) if as_json else _info_text(facts))

@@ -1,41 +1,33 @@
-"""The same model for CTranslate2: a table of its names and ours, written once and kept beside the model.
+"""Export to CTranslate2: a table from its names to ours, and int8 quantization. In float32 the results are equal."""
 
-Its numbers are ours to the last digits in float32.
-"""
-
-import hashlib
 import importlib.util
-import json
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import torch
-import torch.nn.functional as F
-from torch import Tensor, nn
 
 from multihead.config.schema import ModelConfig
-from multihead.errors import UserError
-from multihead.interop.weight_layout import head_width, pad_heads
-from multihead.model.transformer import Transformer
-from multihead.model.weights import weights_of
-from multihead.storage.files import atomic_directory, can_overwrite
+from multihead.errors import UserError, require
+from multihead.interop.weight_layout import head_width, pad_heads, read_weights
+from multihead.model.positions import sinusoids
+from multihead.storage.arrays import Array, Arrays
+from multihead.storage.files import atomic_directory, check_writable
+from multihead.storage.model_folder import ModelFolder
 from multihead.storage.shortlist import Shortlist
-from multihead.text.tokenizer import BOS_ID, EOS_ID, SPECIAL_TOKENS, UNK_ID, SubwordTokenizer
+from multihead.text.tokenizer import BOS_ID, EOS_ID, SPECIAL_TOKENS, UNK_ID
 
-FORMAT = 2  # of an export; another number makes those that are kept beside a model stale
-FINGERPRINT_FILE = "multihead.json"  # what an export was made from
-VOCABULARY_MAP = "vmap.txt"  # what CTranslate2 calls a shortlist
+VOCABULARY_MAP = "vmap.txt"  # the shortlist, as CTranslate2 calls it
 N_SPECIAL = len(SPECIAL_TOKENS)
+LAYER_NORM_EPSILON = 1e-5  # of torch.nn.LayerNorm
 INT8 = ("int8", "int8_float32")
-# CTranslate2 takes 127. But processors without VNNI add pairs of products in 16 bits, which overflow: on such a one the
-# error of log-probabilities was 0.071 with 127, 0.031 with 96; and 91 % of texts were those of float32, not 81 %.
+# CTranslate2 itself quantizes to 127. But CPUs without VNNI add pairs of products in 16 bits, which overflow: on such a
+# CPU the error of log-probabilities was 0.071 with 127 and 0.031 with 96, and 91 % of the translations equaled those of
+# float32 instead of 81 %.
 MAX_INT8 = 96
 RELATIVE = "model.positions=relative"
 
-Table = dict[str, tuple[str, ...]]  # a module of theirs -> those of ours that are stacked into it
+Table = dict[str, tuple[str, ...]]  # a module of CTranslate2 -> our modules that are stacked into it
 
 _EMBEDDINGS: Table = {
     "encoder.embeddings.0": ("source_embedding",),
@@ -70,85 +62,67 @@ _DECODER_LAYER: Table = {
 _ACTIVATIONS = {"relu": "RELU", "gelu": "GELU", "swish": "SWISH"}
 
 
-# Export
-
-
-def unsupported_by_ctranslate2(config: ModelConfig) -> str:
-    """Why CTranslate2 cannot run this shape, in words; empty if it can."""
+def unsupported_by_ctranslate2(config: ModelConfig) -> str | None:
+    """Return why CTranslate2 cannot run this shape, or None if it can."""
     if others := [name for name in config.variants if name != RELATIVE]:
-        return f"CTranslate2 has attention as in the paper, not {others[0]}"
+        return f"CTranslate2 does not support {others[0]}"
     if config.activation not in _ACTIVATIONS:
-        return f"CTranslate2 does not have the activation {config.activation}"
+        return f"CTranslate2 does not support model.activation={config.activation}"
     widest = max(config.vocab_size, config.max_len, config.d_ff, 3 * config.n_heads * head_width(config))
-    if 4 * widest * config.d_model >= 2**32:  # it writes sizes in bytes as 32 bits
-        return f"CTranslate2 stores no matrix of {widest:,} x {config.d_model:,} numbers: that is over 4 GB"
-    return ""
+    if 4 * widest * config.d_model >= 2**32:  # the format has 32 bits for the size in bytes
+        return f"CTranslate2 cannot store a matrix of {widest:,} x {config.d_model:,} numbers: it is over 4 GB"
+    return None
 
 
-def export_ctranslate2(
-    model: Transformer,
-    tokenizer: SubwordTokenizer,
-    folder: Path,
-    quantization: str = "float32",
-    shortlist: Shortlist | None = None,
-) -> None:
-    """Write the model for CTranslate2. Refused before a file is written if it cannot be run.
+def export_ctranslate2(model: ModelFolder, output: Path, quantization: str = "float32") -> None:
+    """Write a model for CTranslate2; whatever cannot be exported is refused before a file is written.
 
-    The vocabulary is the pieces of tokenizer.json, which lies beside it: `encode(text).tokens` of the `tokenizers`
-    library is what CTranslate2 translates, and it adds the end symbol itself.
+    Its vocabulary is the pieces of tokenizer.json, which is copied: CTranslate2 translates `encode(text).tokens` of the
+    `tokenizers` library, and appends the end symbol itself.
     """
-    library = import_ctranslate2()
-    pieces = tokenizer.pieces()
-    known = library.specs.model_spec.ACCEPTED_MODEL_TYPES
-    if reason := unsupported_by_ctranslate2(model.config):
+    library = require("ctranslate2", extra="interop")
+    quantizations = library.specs.model_spec.ACCEPTED_MODEL_TYPES
+    if reason := unsupported_by_ctranslate2(model.config.model):
         raise UserError(reason)
-    if quantization not in known:
-        raise UserError(f"CTranslate2 has no quantization '{quantization}': take one of {', '.join(known)}")
-    if len(set(pieces)) != len(pieces) or len(pieces) != model.config.vocab_size:
-        raise UserError(f"a model of {model.config.vocab_size} pieces does not fit a tokenizer of {len(pieces)}")
-    if not can_overwrite(folder, "model.bin"):
-        raise UserError(f"{folder} is there already, and is not an export of CTranslate2: give another folder")
+    if quantization not in quantizations:
+        raise UserError(f"CTranslate2 has no quantization '{quantization}': use one of {', '.join(quantizations)}")
+    tokenizer = model.tokenizer()
+    pieces = tokenizer.pieces()
+    if len(set(pieces)) != len(pieces):
+        raise UserError(f"{model.path}/tokenizer.json has a piece twice, which CTranslate2 does not support")
+    check_writable(output, "model.bin", "a CTranslate2 export")
     in_int8 = quantization in INT8
     specification = _specification(library, model, in_int8)
     specification.register_source_vocabulary(pieces)
     specification.register_target_vocabulary(pieces)
     specification.validate()
     specification.optimize(quantization=None if in_int8 else quantization)
-    with atomic_directory(folder) as aside:
-        specification.save(str(aside))
-        (aside / "tokenizer.json").write_text(tokenizer.to_json(), encoding="utf-8")
-        if shortlist:
-            (aside / VOCABULARY_MAP).write_text(_vocabulary_map(shortlist, pieces), encoding="utf-8")
-        stamp = fingerprint(model, tokenizer, quantization, shortlist)
-        (aside / FINGERPRINT_FILE).write_text(json.dumps(stamp, indent=2), encoding="utf-8")
+    with atomic_directory(output) as temporary:
+        specification.save(str(temporary))
+        (temporary / "tokenizer.json").write_text(tokenizer.to_json(), encoding="utf-8")
+        if shortlist := model.shortlist():
+            (temporary / VOCABULARY_MAP).write_text(_vocabulary_map(shortlist, pieces), encoding="utf-8")
 
 
 def _vocabulary_map(shortlist: Shortlist, pieces: Sequence[str]) -> str:
-    """A shortlist as CTranslate2 reads it: a word, a tab, and what may be said for it; no word at all for always."""
+    """Return a shortlist as CTranslate2 reads it: lines of a piece, a tab and its candidates, the frequent first."""
 
-    def line(word: str, candidates: Iterable[int]) -> str:
-        return f"{word}\t{' '.join(pieces[id] for id in dict.fromkeys(candidates) if id >= N_SPECIAL)}\n"
+    def line(piece: str, candidates: Iterable[int]) -> str:
+        return f"{piece}\t{' '.join(pieces[id] for id in dict.fromkeys(candidates) if id >= N_SPECIAL)}\n"
 
-    words = range(N_SPECIAL, len(pieces))
-    by_word = zip(words, shortlist.candidates[N_SPECIAL:].tolist(), strict=True)
-    return line("", shortlist.frequent.tolist()) + "".join(line(pieces[id], [*said, id]) for id, said in by_word)
+    ids = range(N_SPECIAL, len(pieces))
+    candidates_by_id = zip(ids, shortlist.candidates[N_SPECIAL:].tolist(), strict=True)
+    always = line("", shortlist.frequent.tolist())
+    return always + "".join(line(pieces[id], [*candidates, id]) for id, candidates in candidates_by_id)
 
 
 def has_ctranslate2() -> bool:
     return importlib.util.find_spec("ctranslate2") is not None
 
 
-def import_ctranslate2() -> Any:
-    try:
-        import ctranslate2
-    except ImportError:
-        raise UserError("CTranslate2 is not installed: pip install 'multihead[interop]'") from None
-    return ctranslate2
-
-
-def _specification(library: Any, model: Transformer, in_int8: bool) -> Any:
-    """The model in the classes of CTranslate2."""
-    config, specs = model.config, library.specs
+def _specification(library: Any, model: ModelFolder, in_int8: bool) -> Any:
+    """Return the model in the classes of CTranslate2."""
+    config, specs, weights = model.config.model, library.specs, read_weights(model)
     is_relative = config.positions == "relative"
     shape = {
         "num_heads": config.n_heads,
@@ -164,28 +138,36 @@ def _specification(library: Any, model: Transformer, in_int8: bool) -> Any:
     result.config.unk_token, result.config.bos_token = SPECIAL_TOKENS[UNK_ID], SPECIAL_TOKENS[BOS_ID]
     result.config.decoder_start_token, result.config.eos_token = SPECIAL_TOKENS[BOS_ID], SPECIAL_TOKENS[EOS_ID]
     result.config.add_source_eos = True
-    result.config.layer_norm_epsilon = nn.LayerNorm(1).eps
-    for theirs, ours in _names(config):
-        _fill(_find(result, theirs), [(name, model.get_submodule(name)) for name in ours], config, in_int8)
-    for stack, layers in ((result.encoder, model.encoder), (result.decoder, model.decoder)):
+    result.config.layer_norm_epsilon = LAYER_NORM_EPSILON
+    for name, native_names in _names(config):
+        _fill(_find(result, name), native_names, weights, config, in_int8)
+    for stack, layers in (("encoder", result.encoder), ("decoder", result.decoder)):
         if is_relative:
-            _fill_relative(stack.layer, layers, head_width(config))
-        else:  # without a table it would begin at 1, cosines behind the sines
-            stack.position_encodings.encodings = model.positions.detach().cpu().clone()
+            _fill_relative(layers.layer, stack, weights, head_width(config))
+        else:  # by default CTranslate2 counts positions from 1 and puts cosines after sines
+            layers.position_encodings.encodings = _positions(config, weights)
     return result
 
 
-def _fill_relative(theirs: Sequence[Any], ours: nn.ModuleList, width: int) -> None:
-    for their_layer, our_layer in zip(theirs, ours, strict=True):
-        score = our_layer.get_submodule("self_attention.score")
+def _positions(config: ModelConfig, weights: Arrays) -> Array:
+    match config.positions:
+        case "learned":
+            return weights["positions"]
+        case "none":
+            return np.zeros((config.max_len, config.d_model), np.float32)
+    return sinusoids(config.max_len, config.d_model)
+
+
+def _fill_relative(layers: Sequence[Any], stack: str, weights: Arrays, width: int) -> None:
+    for n, layer in enumerate(layers):
         for name in ("keys", "values"):
-            table = score.get_parameter(name).detach().cpu().float()
-            wide = F.pad(table, (0, width - table.size(1)))
-            setattr(their_layer.self_attention, f"relative_position_{name}", wide.clone())
+            table = weights[f"{stack}.{n}.self_attention.score.{name}"]
+            padded = np.pad(table, ((0, 0), (0, width - table.shape[1])))
+            setattr(layer.self_attention, f"relative_position_{name}", padded)
 
 
 def _names(config: ModelConfig) -> Iterator[tuple[str, tuple[str, ...]]]:
-    """The whole table for this shape."""
+    """Yield each module of CTranslate2 for this shape, with our modules that are stacked into it."""
     yield from _EMBEDDINGS.items()
     if config.norm == "pre":
         yield from _FINAL_NORMS.items()
@@ -195,8 +177,8 @@ def _names(config: ModelConfig) -> Iterator[tuple[str, tuple[str, ...]]]:
     )
     for stack, n_layers, table in stacks:
         for n in range(n_layers):
-            for theirs, ours in table.items():
-                yield f"{stack}.layer.{n}.{theirs}", tuple(f"{stack}.{n}.{name}" for name in ours)
+            for name, native_names in table.items():
+                yield f"{stack}.layer.{n}.{name}", tuple(f"{stack}.{n}.{native}" for native in native_names)
 
 
 def _find(specification: Any, path: str) -> Any:
@@ -205,37 +187,22 @@ def _find(specification: Any, path: str) -> Any:
     return specification
 
 
-def _fill(theirs: Any, ours: Sequence[tuple[str, nn.Module]], config: ModelConfig, in_int8: bool) -> None:
-    is_norm, width = isinstance(ours[0][1], nn.LayerNorm), head_width(config)
-    for attribute, name in {"weight": "gamma", "bias": "beta"}.items():
-        parts = [(our_name, getattr(module, attribute, None)) for our_name, module in ours]
-        tensors = [
-            pad_heads(our_name, part.detach().cpu().float(), config, width)
-            for our_name, part in parts
-            if part is not None
+def _fill(layer: Any, native_names: Sequence[str], weights: Arrays, config: ModelConfig, in_int8: bool) -> None:
+    is_norm, width = native_names[0].endswith("norm"), head_width(config)
+    for attribute, norm_attribute in {"weight": "gamma", "bias": "beta"}.items():
+        arrays = [
+            pad_heads(native, weights[f"{native}.{attribute}"], config, width)
+            for native in native_names
+            if f"{native}.{attribute}" in weights
         ]
-        if tensors and in_int8 and attribute == "weight" and not is_norm:
-            theirs.weight, theirs.weight_scale = _quantized(torch.cat(tensors))
-        elif tensors:
-            # A new tensor, even of one part: quantization works in place, and would reach the model's own numbers.
-            setattr(theirs, name if is_norm else attribute, torch.cat(tensors))
+        if arrays and in_int8 and attribute == "weight" and not is_norm:
+            layer.weight, layer.weight_scale = quantize(np.concatenate(arrays))
+        elif arrays:
+            setattr(layer, norm_attribute if is_norm else attribute, np.concatenate(arrays))
 
 
-def _quantized(weight: Tensor) -> tuple[Tensor, Tensor]:
-    """Each row in whole numbers up to LARGEST, and by how much it was multiplied."""
-    scale = MAX_INT8 / weight.abs().amax(dim=1).clamp_min(torch.finfo(torch.float32).tiny * MAX_INT8)
-    return (weight * scale.unsqueeze(1)).round().to(torch.int8), scale
-
-
-def fingerprint(
-    model: Transformer, tokenizer: SubwordTokenizer, quantization: str, shortlist: Shortlist | None
-) -> dict[str, object]:
-    """All that an export is a function of."""
-    digest = hashlib.sha256(json.dumps(asdict(model.config)).encode() + tokenizer.to_json().encode())
-    for name, tensor in sorted(weights_of(model).items()):
-        digest.update(name.encode())
-        digest.update(tensor.cpu().contiguous().numpy().data)
-    for array in (shortlist.candidates, shortlist.frequent) if shortlist else ():
-        digest.update(np.ascontiguousarray(array).data)
-    versions = {"format": FORMAT, "ctranslate2": import_ctranslate2().__version__}
-    return {**versions, "quantization": quantization, "sha256": digest.hexdigest()}
+def quantize(weight: Array) -> tuple[Array, Array]:
+    """Return each row as integers up to MAX_INT8, and the factors that the rows were multiplied by."""
+    largest = np.abs(weight).max(axis=1).clip(min=np.float32(np.finfo(np.float32).tiny * MAX_INT8))
+    scale = np.reciprocal(largest) * np.float32(MAX_INT8)
+    return np.rint(weight * scale[:, None]).astype(np.int8), scale

@@ -1,7 +1,4 @@
-"""Models by name: a folder, one that comes along, or one of the Hugging Face hub, `hf:owner/name`.
-
-Those of the hub are downloaded once, imported once, and kept.
-"""
+"""Models by name: a folder, a bundled model, or `hf:owner/name` of the Hugging Face hub, downloaded once."""
 
 import re
 from pathlib import Path
@@ -9,9 +6,8 @@ from pathlib import Path
 from filelock import FileLock
 
 from multihead.errors import UserError
-from multihead.interop.marian.folder import MarianFolder
-from multihead.interop.marian.importer import import_marian
-from multihead.storage.files import BUNDLED, cache_folder
+from multihead.storage.files import BUNDLED, cache_folder, write_text_atomic
+from multihead.storage.model_folder import WEIGHTS
 
 PREFIX = "hf:"
 NAME = re.compile(r"(?P<repository>\w[\w.-]*/\w[\w.-]*)(?:@(?P<revision>\w[\w/.-]*))?")
@@ -23,7 +19,7 @@ def is_on_hub(name: str) -> bool:
 
 
 def find_model(name: str | Path) -> Path:
-    """The folder of a model."""
+    """Return the folder of a model."""
     if is_on_hub(str(name)):
         return download_and_convert(str(name))
     folder = Path(name)
@@ -33,41 +29,64 @@ def find_model(name: str | Path) -> Path:
     if str(name) in bundled:
         return bundled[str(name)]
     raise UserError(
-        f"there is no model '{name}': give the folder of a model, such as the --output of a training run, "
-        f"hf:owner/name, or one that comes with the package ({', '.join(sorted(bundled))})"
+        f"there is no model '{name}': give a model folder, such as the --output of a training run, "
+        f"hf:owner/name, or a bundled model ({', '.join(sorted(bundled))})"
     )
 
 
 def download_and_convert(name: str) -> Path:
-    """A model of the hub as a model of ours."""
-    folder = download(name)
-    if "format" in MarianFolder(folder).json("config.json"):
-        return folder  # it is one already
-    model = folder.with_name("model")
-    with FileLock(folder.with_name(".import.lock")):
-        if not (model / "model.safetensors").exists():
-            import_marian(folder, model, name)
+    """Return the folder of a model of the hub; one in the format of Marian is imported once."""
+    from multihead.interop.marian.folder import MarianFolder
+
+    snapshot = download(name)
+    if "format" in MarianFolder(snapshot).json("config.json"):
+        return snapshot  # a model of Multihead
+    model = _cache_folder(name) / snapshot.name
+    with FileLock(model.with_name(".import.lock")):
+        if not (model / WEIGHTS).exists():
+            from multihead.interop.marian.importer import import_marian
+
+            import_marian(snapshot, model, name)
     return model
 
 
+def import_model(name: str, output: Path) -> None:
+    """Import a Marian / OPUS-MT model, from a folder or the hub, into a model folder."""
+    from multihead.interop.marian.importer import import_marian
+
+    if is_on_hub(name):
+        import_marian(download(name), output, name)
+    else:
+        import_marian(Path(name), output)
+
+
 def download(name: str) -> Path:
-    """The files of `hf:owner/name` or `hf:owner/name@revision`; without a network, those of last time."""
+    """Return the snapshot of `hf:owner/name` or `hf:owner/name@revision` in the cache of Hugging Face.
+
+    The hub is asked once: afterwards a complete snapshot is used without network, until it is deleted.
+    """
     match = NAME.fullmatch(name.removeprefix(PREFIX))
     if not match or ".." in name:
-        raise UserError(f"'{name}' is no model of the hub: write hf:owner/name or hf:owner/name@revision")
-    folder = cache_folder() / "hub" / re.sub(r"[/@]", "--", match[0]) / "download"
-    if not (folder / ".complete").exists():
-        _download(match["repository"], match["revision"], folder)
-        (folder / ".complete").touch()
-    return folder
+        raise UserError(f"'{name}' is not a model of the hub: write hf:owner/name or hf:owner/name@revision")
+    record = _cache_folder(name) / "snapshot"  # where the complete snapshot is
+    if record.exists() and (snapshot := Path(record.read_text(encoding="utf-8"))).is_dir():
+        return snapshot
+    snapshot = _download(match["repository"], match["revision"])
+    record.parent.mkdir(parents=True, exist_ok=True)
+    write_text_atomic(record, str(snapshot))
+    return snapshot
 
 
-def _download(repository: str, revision: str | None, folder: Path) -> None:
+def _cache_folder(name: str) -> Path:
+    return cache_folder() / "hub" / re.sub(r"[/@]", "--", name.removeprefix(PREFIX))
+
+
+def _download(repository: str, revision: str | None) -> Path:
     from huggingface_hub import snapshot_download
     from huggingface_hub.errors import HfHubHTTPError, LocalEntryNotFoundError
 
     try:
-        snapshot_download(repository, revision=revision, local_dir=folder, allow_patterns=FILES)
+        return Path(snapshot_download(repository, revision=revision, allow_patterns=FILES))
     except (HfHubHTTPError, LocalEntryNotFoundError, OSError) as error:
         reason = " ".join(str(error).split())[:300]
         raise UserError(f"cannot download {repository}: {reason}") from None

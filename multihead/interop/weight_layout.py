@@ -1,46 +1,117 @@
-"""Weights in the layout of another engine: heads of another width, the axes of d_model in another order."""
+"""The weights of a model for another engine: every name, in float32, with other widths or another order of axes."""
 
 import math
+from collections.abc import Iterator
 
-import torch
-from torch import Tensor
+import numpy as np
+from numpy.typing import NDArray
 
 from multihead.config.schema import ModelConfig
+from multihead.errors import UserError
+from multihead.storage.arrays import Array, Arrays
+from multihead.storage.model_folder import ModelFolder
+
+Shape = tuple[int, ...]
+
+
+def read_weights(model: ModelFolder) -> Arrays:
+    """Return the weights of a model without mixers of its own, in float32, tied matrices under each of their names.
+
+    Names and shapes are compared with the configuration, since other engines do not check them.
+    """
+    config, weights = model.config.model, model.weights()
+    expected = dict(_expected_shapes(config))
+    wrong = sorted(expected.keys() ^ weights.keys())
+    wrong += [name for name, shape in expected.items() if name in weights and weights[name].shape != shape]
+    if wrong:
+        raise UserError(f"the weights in {model.path} do not fit its config.json: see '{wrong[0]}'")
+    weights = {name: array.astype(np.float32, copy=False) for name, array in weights.items()}
+    if config.tie_embeddings == "all":
+        weights["target_embedding.weight"] = weights["source_embedding.weight"]
+    if config.tie_embeddings != "none":
+        weights["output.weight"] = weights["target_embedding.weight"]
+    return weights
+
+
+def _expected_shapes(config: ModelConfig) -> Iterator[tuple[str, Shape]]:
+    """Yield the name and shape of each array in model.safetensors."""
+    matrix, vector = (config.vocab_size, config.d_model), (config.d_model,)
+    yield "source_embedding.weight", matrix
+    if config.tie_embeddings != "all":
+        yield "target_embedding.weight", matrix
+    if config.tie_embeddings == "none":
+        yield "output.weight", matrix
+    if config.output_bias:
+        yield "output.bias", (config.vocab_size,)
+    if config.positions == "learned":
+        yield "positions", (config.max_len, config.d_model)
+    for stack, n_layers, attentions in (
+        ("encoder", config.encoder_layers, ["self_attention"]),
+        ("decoder", config.decoder_layers, ["self_attention", "cross_attention"]),
+    ):
+        for layer in (f"{stack}.{n}" for n in range(n_layers)):
+            for attention in attentions:
+                yield from _attention_shapes(f"{layer}.{attention}", config)
+            yield f"{layer}.feed_forward.w_1.weight", (config.d_ff, config.d_model)
+            yield f"{layer}.feed_forward.w_1.bias", (config.d_ff,)
+            yield f"{layer}.feed_forward.w_2.weight", (config.d_model, config.d_ff)
+            yield f"{layer}.feed_forward.w_2.bias", vector
+            for n in range(len(attentions) + 1):
+                yield f"{layer}.residual_{n + 1}.norm.weight", vector
+                yield f"{layer}.residual_{n + 1}.norm.bias", vector
+        if config.norm == "pre":
+            yield f"{stack}_norm.weight", vector
+            yield f"{stack}_norm.bias", vector
+
+
+def _attention_shapes(name: str, config: ModelConfig) -> Iterator[tuple[str, Shape]]:
+    for projection, width in (("w_q", config.d_k), ("w_k", config.d_k), ("w_v", config.d_v)):
+        yield f"{name}.{projection}.weight", (config.n_heads * width, config.d_model)
+        if config.attention_bias:
+            yield f"{name}.{projection}.bias", (config.n_heads * width,)
+    yield f"{name}.w_o.weight", (config.d_model, config.n_heads * config.d_v)
+    if config.attention_bias:
+        yield f"{name}.w_o.bias", (config.d_model,)
+    if config.positions == "relative" and name.endswith("self_attention"):
+        distances = 2 * config.relative_distance + 1
+        yield f"{name}.score.keys", (distances, config.d_k)
+        yield f"{name}.score.values", (distances, config.d_v)
 
 
 def head_width(config: ModelConfig) -> int:
-    """The width of a head for who wants queries, keys and values of one width."""
+    """Return the width of heads for engines in which queries, keys and values have the same width."""
     return max(config.d_k, config.d_v)
 
 
-def pad_heads(name: str, part: Tensor, config: ModelConfig, width: int) -> Tensor:
-    """A weight or bias of attention with heads of this width, and any other as it is.
+def pad_heads(name: str, array: Array, config: ModelConfig, width: int) -> Array:
+    """Return a weight or bias of attention with heads of this width, and any other array unchanged.
 
-    What is added is zero and changes no product. The root that scores are divided by is then that of the wider head,
-    for which the queries make up.
+    The padding is zero and changes no product. Scores are divided by the root of the wider head, so queries are scaled
+    to make up for it.
     """
     match name.rpartition(".")[2]:
         case "w_q":
-            return _append_zeros(part, config.d_k, width) * math.sqrt(width / config.d_k)
+            return _append_zeros(array, config.d_k, width) * math.sqrt(width / config.d_k)
         case "w_k":
-            return _append_zeros(part, config.d_k, width)
+            return _append_zeros(array, config.d_k, width)
         case "w_v":
-            return _append_zeros(part, config.d_v, width)
-        case "w_o" if part.dim() == 2:
-            return _append_zeros(part.mT, config.d_v, width).mT
-    return part
+            return _append_zeros(array, config.d_v, width)
+        case "w_o" if array.ndim == 2:
+            return _append_zeros(array.T, config.d_v, width).T
+    return array
 
 
-def _append_zeros(part: Tensor, old: int, new: int) -> Tensor:
-    """Rows of zeros behind every `old` rows, so that there are `new` of them."""
-    heads = part.unflatten(0, (-1, old))  # H K D, or H K for a bias
-    return torch.cat([heads, heads.new_zeros(len(heads), new - old, *heads.shape[2:])], dim=1).flatten(0, 1)
+def _append_zeros(array: Array, old: int, new: int) -> Array:
+    """Append zeros to every `old` rows, so that there are `new` of them."""
+    heads = array.reshape(-1, old, *array.shape[1:])  # H K D, or H K for a bias
+    padded = np.pad(heads, [(0, 0), (0, new - old)] + [(0, 0)] * (heads.ndim - 2))
+    return padded.reshape(-1, *array.shape[1:])
 
 
-def sines_before_cosines(d_model: int) -> Tensor:
-    """Where each axis of d_model comes from, if sines and cosines are to stand apart instead of taking turns (§3.5).
+def sines_before_cosines(d_model: int) -> NDArray[np.int64]:
+    """Return the order of the axes of d_model in which all sines precede all cosines, instead of alternating (§3.5).
 
-    Neither LayerNorm nor the residual sums mind the order of axes, so that a model whose weights are all put into
-    another order is the same model.
+    LayerNorm and residual sums do not depend on the order of the axes, so a model whose weights are all permuted alike
+    is the same model.
     """
-    return torch.cat([torch.arange(0, d_model, 2), torch.arange(1, d_model, 2)])
+    return np.concatenate([np.arange(0, d_model, 2), np.arange(1, d_model, 2)])

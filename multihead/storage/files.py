@@ -28,6 +28,12 @@ def can_overwrite(folder: Path, marker: str | None = None) -> bool:
     return folder.is_dir() and (is_of_its_kind or not any(folder.iterdir()))
 
 
+def check_writable(folder: Path, marker: str | None, kind: str) -> None:
+    """Raise UserError unless a folder can be written: nothing is there, or an earlier one of its kind."""
+    if not can_overwrite(folder, marker):
+        raise UserError(f"{folder} already exists and is not {kind}: choose another folder or delete it")
+
+
 @contextlib.contextmanager
 def atomic_directory(folder: Path) -> Iterator[Path]:
     """A folder to write into: it gets its name once all is on the disk, and vanishes if the work fails."""

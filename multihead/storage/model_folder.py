@@ -73,8 +73,10 @@ class Provenance:
     def to_json(self) -> dict[str, Any]:
         """Return the section of config.json: the fields that are set."""
         document = {
-            name: value for name, value in asdict(self).items() if value not in (None, {}, ()) and name != "other"
+            name: value for name, value in asdict(self).items() if name != "other" and value not in (None, {}, ())
         }
+        if self.scores:
+            document["scores"] = list(document["scores"])
         return document | self.other
 
 
@@ -87,7 +89,8 @@ _PROVENANCE_FIELDS: Mapping[str, TypeAdapter[Any]] = {
 class ModelFolder:
     """A model on disk. Its config is read when it is opened; weights, tokenizer and shortlist on demand."""
 
-    path: Path
+    root: Path  # the folder that was opened
+    path: Path  # `root`, or the checkpoint in it
     config: RunConfig
     search: ModelSearch
     provenance: Provenance
@@ -97,8 +100,8 @@ class ModelFolder:
         """Open a model, a checkpoint, or the newest valid checkpoint of a run that has published nothing yet."""
         if not path.is_dir():
             raise UserError(f"there is no model folder {path}")
-        path = usable_folder(path, log)
-        return cls(path, read_config(path), read_search(path), read_provenance(path))
+        root, path = path, usable_folder(path, log)
+        return cls(root, path, read_config(path), read_search(path), read_provenance(path))
 
     def tokenizer(self) -> SubwordTokenizer:
         tokenizer, expected = SubwordTokenizer.load(self.path / "tokenizer.json"), self.config.model.vocab_size
@@ -117,6 +120,19 @@ class ModelFolder:
         """The number of parameters, counted from the file header without reading any weights."""
         with open_arrays(self.path / WEIGHTS) as file:
             return sum(math.prod(shape) for shape in file.shapes.values())
+
+    def facts(self) -> dict[str, Any]:
+        """Return what `multihead info` prints."""
+        config = self.config
+        return {
+            "model": self.root.name,
+            "languages": f"{config.data.source_lang or '?'} to {config.data.target_lang or '?'}",
+            "parameters": self.n_parameters,
+            "shape": asdict(config.model),
+            "tokenizer": f"{config.data.tokenizer}, {config.model.vocab_size} pieces",
+            "search": asdict(self.search),
+            **self.provenance.to_json(),
+        }
 
 
 def save_model(  # noqa: PLR0913 - the parts of a model folder

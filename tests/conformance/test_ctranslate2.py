@@ -1,8 +1,10 @@
 """The same weights in CTranslate2 give the same numbers, and its search, once put right, the same translations."""
 
+import os
 import random
+import subprocess
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -14,23 +16,21 @@ from tokenizers import Tokenizer
 
 from multihead.config.schema import ModelConfig, SearchConfig
 from multihead.errors import UserError
-from multihead.interop import ctranslate2_export
-from multihead.interop.ctranslate2_export import (
-    FINGERPRINT_FILE,
-    _names,
-    export_ctranslate2,
-    unsupported_by_ctranslate2,
-)
-from multihead.interop.export_cache import cached_export
+from multihead.interop import ctranslate2_export, export_cache
+from multihead.interop.ctranslate2_export import _names, export_ctranslate2, quantize, unsupported_by_ctranslate2
+from multihead.interop.export_cache import FINGERPRINT_FILE, cached_export
 from multihead.model.build import build_model
 from multihead.model.transformer import Transformer
 from multihead.model.weights import load_model, weights_of
-from multihead.storage.shortlist import Shortlist, load_shortlist
+from multihead.storage.arrays import read_arrays, write_arrays
+from multihead.storage.files import sha256
+from multihead.storage.model_folder import WEIGHTS, ModelFolder
+from multihead.storage.shortlist import Shortlist
 from multihead.text.tokenizer import BOS_ID, EOS_ID, NEVER_GENERATED, PAD_ID, SPECIAL_TOKENS, SubwordTokenizer
 from multihead.translation.engine import EMPTY_HYPOTHESIS, Hypothesis, SearchResult, length_penalty
 from multihead.translation.engines.ctranslate2_engine import CTranslate2Engine
 from multihead.translation.search.beam import search
-from tests.conftest import copy_or_reverse, tiny_shape
+from tests.conftest import copy_or_reverse, store_model, tiny_shape
 
 TEXTS = ["Ein Mann fährt mit dem Fahrrad zum Bahnhof.", "A man rides his bike to the station, doesn't he?"] * 5
 TOKENIZER = SubwordTokenizer.learn(TEXTS, 300)
@@ -60,8 +60,13 @@ def random_segments(n: int, longest: int, seed: int = 1) -> Segments:
     return [rng.choices(range(len(SPECIAL_TOKENS), N_LIVELY), k=rng.randint(1, longest)) for _ in range(n)]
 
 
+def stored(model: Transformer, export: Path) -> ModelFolder:
+    """A model folder next to an export."""
+    return store_model(export.with_name(f"{export.name}-model"), model, TOKENIZER)
+
+
 def engine_of(model: Transformer, folder: Path, quantization: str = "float32") -> CTranslate2Engine:
-    export_ctranslate2(model, TOKENIZER, folder, quantization)
+    export_ctranslate2(stored(model, folder), folder, quantization)
     return CTranslate2Engine(folder, model.config, n_threads=1)
 
 
@@ -132,12 +137,32 @@ def test_every_weight_has_its_place(shape: dict[str, object]) -> None:
     assert weights_of(model).keys() - placed - relative <= {"positions"}
 
 
-def test_a_quantized_export_leaves_the_model_alone(tmp_path: Path) -> None:
-    """CTranslate2 quantizes in place."""
-    model = random_model(tie_embeddings="none")
-    before = {name: weight.clone() for name, weight in weights_of(model).items()}
-    export_ctranslate2(model, TOKENIZER, tmp_path / "export", "int8")
-    assert all(torch.equal(weight, before[name]) for name, weight in weights_of(model).items())
+def test_int8_is_rounded_as_torch_rounds() -> None:
+    weight = torch.randn(300, 64, generator=torch.Generator().manual_seed(5)) * torch.logspace(-40, 3, 300)[:, None]
+    weight[7] = 0.0
+    weight[8] = torch.arange(64) / 2  # half of the products lie between two integers
+    weight[8, 0] = 96.0
+    scale = 96 / weight.abs().amax(dim=1).clamp_min(torch.finfo(torch.float32).tiny * 96)
+    expected = (weight * scale.unsqueeze(1)).round().to(torch.int8)
+    found, found_scale = quantize(weight.numpy())
+    assert np.array_equal(found, expected.numpy())
+    assert np.array_equal(found_scale, scale.numpy())
+
+
+def test_weights_that_do_not_fit_the_configuration_are_refused_by_name(tmp_path: Path) -> None:
+    """CTranslate2 itself does not compare shapes."""
+    name = "encoder.0.feed_forward.w_1.weight"
+    model = stored(random_model(), tmp_path / "export")
+    weights = read_arrays(model.path / WEIGHTS)
+    extra = np.zeros(1, np.float32)
+    for wrong in (
+        {**weights, name: extra},
+        {**weights, "extra": extra},
+        {k: v for k, v in weights.items() if k != name},
+    ):
+        write_arrays(model.path / WEIGHTS, wrong)
+        with pytest.raises(UserError, match="do not fit its config"):
+            export_ctranslate2(model, tmp_path / "export")
 
 
 # The search, on a model that has learned something
@@ -158,7 +183,7 @@ class Learned:
 def learned(trained: Path, tmp_path_factory: pytest.TempPathFactory) -> Learned:
     model, tokenizer, config = load_model(trained)
     folder = tmp_path_factory.mktemp("ctranslate2") / "float32"
-    export_ctranslate2(model, tokenizer, folder)
+    export_ctranslate2(ModelFolder.open(trained), folder)
     rng = random.Random(1)
     odd = [" ".join(rng.choices("abcxyz123", k=rng.randint(1, 12))) for _ in range(32)]
     segments = tokenizer.encode_batch([source for source, _ in copy_or_reverse(32, seed=5)] + odd)
@@ -168,7 +193,7 @@ def learned(trained: Path, tmp_path_factory: pytest.TempPathFactory) -> Learned:
 def test_alone_no_neighbour_and_no_number_of_workers_changes_a_sentence(learned: Learned, trained: Path) -> None:
     """With int8 and a shortlist, as `auto` searches."""
     folder = learned.folder.with_name("int8")
-    export_ctranslate2(learned.model, learned.tokenizer, folder, "int8", load_shortlist(trained))
+    export_ctranslate2(ModelFolder.open(trained), folder, "int8")
     engines = [
         CTranslate2Engine(folder, learned.model.config, n_threads, one_sentence_per_batch=True) for n_threads in (1, 2)
     ]
@@ -183,7 +208,9 @@ def test_a_shortlist_bars_words(learned: Learned) -> None:
     """With nothing on it but the end symbol and a word, only that word is said, unless the list is left aside."""
     folder, word = learned.folder.with_name("short"), learned.segments[0][0]
     nothing = np.full((learned.model.config.vocab_size, 1), EOS_ID)
-    export_ctranslate2(learned.model, learned.tokenizer, folder, "float32", Shortlist(nothing, np.array([word])))
+    shortlist = Shortlist(nothing, np.array([word]))
+    model = store_model(folder.with_name("model"), learned.model, learned.tokenizer, shortlist)
+    export_ctranslate2(model, folder)
     engine = CTranslate2Engine(folder, learned.model.config)
     for segment in learned.segments[:8]:
         said = best_tokens(engine.search([segment], SearchConfig(max_extra=2)))[0]
@@ -257,7 +284,8 @@ def test_the_threads_of_torch_stay_as_they_are(learned: Learned) -> None:
 
 
 def test_int8_translates_too(learned: Learned, tmp_path: Path) -> None:
-    export_ctranslate2(learned.model, learned.tokenizer, tmp_path / "int8", "int8")
+    model = store_model(tmp_path / "model", learned.model, learned.tokenizer)
+    export_ctranslate2(model, tmp_path / "int8", "int8")
     engine = CTranslate2Engine(tmp_path / "int8", learned.model.config)
     pairs = copy_or_reverse(32, seed=5)
     found = engine.search(learned.tokenizer.encode_batch([source for source, _ in pairs]), SearchConfig())
@@ -280,7 +308,8 @@ def test_float32_says_the_same_on_500_sentences(learned: Learned, five_hundred: 
 
 
 def test_int8_says_nearly_always_the_same(learned: Learned, five_hundred: Segments, tmp_path: Path) -> None:
-    export_ctranslate2(learned.model, learned.tokenizer, tmp_path / "int8", "int8")
+    model = store_model(tmp_path / "model", learned.model, learned.tokenizer)
+    export_ctranslate2(model, tmp_path / "int8", "int8")
     engine = CTranslate2Engine(tmp_path / "int8", learned.model.config)
     found = best_tokens(engine.search(five_hundred, SearchConfig()))
     same = [
@@ -386,38 +415,42 @@ def test_sampling_is_refused(tmp_path: Path) -> None:
 
 
 def test_a_matrix_over_4_gb_is_refused() -> None:
-    assert unsupported_by_ctranslate2(ModelConfig()) == ""
-    assert "1,100,000 x 1,024 numbers" in unsupported_by_ctranslate2(ModelConfig(vocab_size=1_100_000, d_model=1024))
+    assert unsupported_by_ctranslate2(ModelConfig()) is None
+    reason = unsupported_by_ctranslate2(ModelConfig(vocab_size=1_100_000, d_model=1024))
+    assert reason and "1,100,000 x 1,024 numbers" in reason
 
 
 def refuse_to_export(model: Transformer, folder: Path, quantization: str, words: str) -> None:
+    source = stored(model, folder)
     there = sorted(folder.parent.rglob("*"))
     with pytest.raises(UserError, match=words):
-        export_ctranslate2(model, TOKENIZER, folder, quantization)
+        export_ctranslate2(source, folder, quantization)
     assert sorted(folder.parent.rglob("*")) == there
 
 
 def test_what_cannot_be_exported_is_refused_before_a_file_is_written(tmp_path: Path) -> None:
     model, folder = random_model(), tmp_path / "export"
-    refuse_to_export(model, folder, "int4", "no quantization 'int4': take one of int8")
+    refuse_to_export(model, folder, "int4", "no quantization 'int4': use one of int8")
     other = Transformer(replace(model.config, vocab_size=TOKENIZER.vocab_size - 1))
-    refuse_to_export(other, folder, "float32", "does not fit a tokenizer")
+    refuse_to_export(other, folder, "float32", "pieces, but model.vocab_size")
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(ctranslate2_export, "_ACTIVATIONS", {"gelu": "GELU"})
-        refuse_to_export(model, folder, "float32", "does not have the activation relu")
+        refuse_to_export(model, folder, "float32", "does not support model.activation=relu")
 
 
 def test_a_folder_of_something_else_is_not_replaced(tmp_path: Path) -> None:
     (tmp_path / "letters").mkdir()
     (tmp_path / "letters" / "a").touch()
-    refuse_to_export(random_model(), tmp_path / "letters", "float32", "is not an export of CTranslate2")
-    refuse_to_export(random_model(), tmp_path / "letters" / "a", "float32", "is not an export of CTranslate2")
+    refuse_to_export(random_model(), tmp_path / "letters", "float32", "is not a CTranslate2 export")
+    refuse_to_export(random_model(), tmp_path / "letters" / "a", "float32", "is not a CTranslate2 export")
 
 
 def test_an_export_is_replaced(tmp_path: Path) -> None:
+    sizes: list[int] = []
     for quantization in ("float32", "int8"):
-        export_ctranslate2(random_model(), TOKENIZER, tmp_path / "export", quantization)
-    assert '"int8"' in (tmp_path / "export" / FINGERPRINT_FILE).read_text()
+        export_ctranslate2(stored(random_model(), tmp_path / "export"), tmp_path / "export", quantization)
+        sizes.append((tmp_path / "export" / "model.bin").stat().st_size)
+    assert sizes[1] < sizes[0]
 
 
 def test_what_cannot_be_loaded_is_said(tmp_path: Path) -> None:
@@ -426,9 +459,10 @@ def test_what_cannot_be_loaded_is_said(tmp_path: Path) -> None:
 
 
 def test_a_missing_library_is_named(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    model = stored(random_model(), tmp_path / "export")
     monkeypatch.setitem(sys.modules, "ctranslate2", None)
     with pytest.raises(UserError, match=r"pip install 'multihead\[interop\]'"):
-        export_ctranslate2(random_model(), TOKENIZER, tmp_path / "export")
+        export_ctranslate2(model, tmp_path / "export")
 
 
 # Exports that are kept
@@ -438,61 +472,118 @@ def made(export: Path) -> int:
     return (export / "model.bin").stat().st_mtime_ns
 
 
-def test_an_export_is_made_once_and_kept_beside_the_model(tmp_path: Path) -> None:
-    export = cached_export(random_model(), TOKENIZER, tmp_path, "int8")
+def store(folder: Path, model: Transformer | None = None) -> ModelFolder:
+    return store_model(folder, model or random_model(), TOKENIZER)
+
+
+def test_an_export_is_made_once_and_kept_next_to_the_model(tmp_path: Path) -> None:
+    export = cached_export(store(tmp_path), "int8")
     assert export == tmp_path / "ctranslate2" / "int8"
     before = made(export)
-    assert cached_export(random_model(), TOKENIZER, tmp_path, "int8") == export
+    assert cached_export(ModelFolder.open(tmp_path), "int8") == export
     assert made(export) == before
 
 
-def test_an_export_of_other_weights_is_made_anew(tmp_path: Path) -> None:
+def test_an_export_of_other_weights_is_made_again(tmp_path: Path) -> None:
     model = random_model()
-    export = cached_export(model, TOKENIZER, tmp_path, "float32")
+    export = cached_export(store(tmp_path, model), "float32")
     with torch.no_grad():
         model.output.weight[20, 3] += 1e-3
     before = made(export)
-    assert cached_export(model, TOKENIZER, tmp_path, "float32") == export
+    assert cached_export(store(tmp_path, model), "float32") == export
     assert made(export) > before
-    (export / FINGERPRINT_FILE).write_text("{")
+
+
+@pytest.mark.parametrize("content", ["{", "[]", "{}", '{"format": 1}'])
+def test_an_export_of_unknown_origin_is_made_again(tmp_path: Path, content: str) -> None:
+    export = cached_export(store(tmp_path), "float32")
+    (export / FINGERPRINT_FILE).write_text(content)
     before = made(export)
-    cached_export(model, TOKENIZER, tmp_path, "float32")
+    cached_export(ModelFolder.open(tmp_path), "float32")
     assert made(export) > before
+
+
+def test_weights_are_read_again_only_if_size_or_time_of_a_file_changed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    model = store(tmp_path)
+    export = cached_export(model, "float32")
+    before, summed = made(export), list[str]()
+
+    def recorded_sha256(path: Path) -> str:
+        summed.append(path.name)
+        return sha256(path)
+
+    monkeypatch.setattr(export_cache, "sha256", recorded_sha256)
+    cached_export(model, "float32")
+    assert summed == []
+    os.utime(tmp_path / WEIGHTS, ns=(1, 1))
+    for _ in range(2):  # the new time is recorded
+        cached_export(model, "float32")
+    assert summed == [WEIGHTS, "tokenizer.json"]
+    assert made(export) == before
+
+
+def test_the_export_of_a_checkpoint_is_kept_in_its_run(tmp_path: Path) -> None:
+    """A checkpoint is removed by the run that wrote it."""
+    model = replace(store(tmp_path / "checkpoints" / "step-5"), root=tmp_path)
+    assert cached_export(model, "float32") == tmp_path / "ctranslate2" / "float32"
+
+
+def test_a_snapshot_of_the_hub_stays_as_it_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    export = cached_export(store(tmp_path / "snapshots" / "0123"), "float32")
+    assert export.is_relative_to(tmp_path / "cache" / "multihead")
 
 
 @pytest.fixture
-def unwritable(tmp_path: Path) -> Iterator[Path]:
-    """A file where the folder of exports would be: nobody can write there, whoever runs the test."""
-    (tmp_path / "model").mkdir()
+def unwritable(tmp_path: Path) -> ModelFolder:
+    """A model with a file where the folder of exports would be, so that not even root can write there."""
+    model = store(tmp_path / "model")
     (tmp_path / "model" / "ctranslate2").touch()
-    yield tmp_path / "model"
+    return model
 
 
-def test_beside_a_model_that_is_read_only_the_users_cache_is_taken(
-    unwritable: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+def test_the_export_of_a_read_only_model_is_kept_in_the_users_cache(
+    unwritable: ModelFolder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-    export = cached_export(random_model(), TOKENIZER, unwritable, "float32")
+    export = cached_export(unwritable, "float32")
     assert export.is_relative_to(tmp_path / "cache" / "multihead")
     before = made(export)
-    assert cached_export(random_model(), TOKENIZER, unwritable, "float32") == export
+    assert cached_export(unwritable, "float32") == export
     assert made(export) == before
     assert CTranslate2Engine(export, random_model().config).search([[4]], SearchConfig(max_extra=0))
 
 
 def test_without_any_cache_an_export_lasts_as_long_as_the_process(
-    unwritable: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    unwritable: ModelFolder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv("XDG_CACHE_HOME", str(unwritable / "ctranslate2"))
+    monkeypatch.setenv("XDG_CACHE_HOME", str(unwritable.path / "ctranslate2"))
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
-    export = cached_export(random_model(), TOKENIZER, unwritable, "float32")
+    export = cached_export(unwritable, "float32")
     assert export.is_relative_to(tmp_path)
     assert (export / "model.bin").exists()
 
 
-def test_many_may_ask_for_an_export_at_once(tmp_path: Path) -> None:
-    model = random_model()
+def test_concurrent_requests_make_one_export(tmp_path: Path) -> None:
+    model = store(tmp_path)
     with ThreadPoolExecutor(4) as pool:
-        exports = list(pool.map(lambda _: cached_export(model, TOKENIZER, tmp_path, "float32"), range(4)))
+        exports = list(pool.map(lambda _: cached_export(model, "float32"), range(4)))
     assert len(set(exports)) == 1
     assert [path.name for path in exports[0].parent.iterdir() if not path.name.endswith(".lock")] == ["float32"]
+
+
+def test_an_export_does_not_load_torch_into_the_process_that_asks_for_it(tmp_path: Path) -> None:
+    """A script without a main guard, which the child process must not run again."""
+    store(tmp_path / "model")
+    script = tmp_path / "script.py"
+    script.write_text(
+        "import sys\nfrom pathlib import Path\n"
+        "from multihead.interop.export_cache import cached_export\n"
+        "from multihead.storage.model_folder import ModelFolder\n"
+        "print(cached_export(ModelFolder.open(Path(sys.argv[1])), 'int8').name, 'torch' in sys.modules)\n"
+    )
+    command: list[str | Path] = [sys.executable, script, tmp_path / "model"]
+    result = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert result.stdout == "int8 False\n"

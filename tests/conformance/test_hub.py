@@ -121,5 +121,5 @@ NO_NAMES = ["", "owner", "../secret", "owner/..", "a/b@../../x", "/etc/passwd", 
 
 @pytest.mark.parametrize("name", NO_NAMES)
 def test_a_name_that_is_none_is_refused(name: str) -> None:
-    with pytest.raises(UserError, match="no model of the hub"):
+    with pytest.raises(UserError, match="not a model of the hub"):
         download_and_convert(f"hf:{name}")

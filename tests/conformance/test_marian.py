@@ -13,7 +13,7 @@ from torch import Tensor
 from multihead.bench.translation import _ids_by_piece
 from multihead.config.presets import PRESETS
 from multihead.config.resolve import configure
-from multihead.config.schema import DataConfig, RunConfig, SearchConfig
+from multihead.config.schema import RunConfig, SearchConfig
 from multihead.errors import UserError
 from multihead.inspection.page import page_data, write_page
 from multihead.inspection.picture import write_picture
@@ -21,13 +21,12 @@ from multihead.interop.formats import export
 from multihead.interop.marian.exporter import export_marian, unsupported_by_marian
 from multihead.interop.marian.importer import import_marian
 from multihead.model.transformer import Transformer
-from multihead.model.weights import load_model, to_arrays, weights_of
-from multihead.storage.model_folder import Provenance, save_model
+from multihead.model.weights import load_model, weights_of
 from multihead.text.pieces import word_texts
 from multihead.text.tokenizer import BOS_ID, EOS_ID, PAD_ID, UNK_ID, SubwordTokenizer
 from multihead.translation.search.beam import search
 from multihead.translation.translator import load
-from tests.conftest import tiny_shape
+from tests.conftest import store_model, tiny_shape
 from tests.marian import SENTENCES, TRANSLATIONS, TheirModel, lively, opus_folder
 
 transformers = pytest.importorskip("transformers", reason="transformers is not installed")
@@ -184,8 +183,9 @@ def test_exported_again_it_is_what_it_was(opus: TheirModel, tmp_path: Path) -> N
     assert tokenizer(SENTENCES).input_ids == opus.tokenizer(SENTENCES).input_ids
 
 
-def test_half_precision_is_read_too(tmp_path: Path) -> None:
-    opus = opus_folder(tmp_path / "opus", dtype=torch.float16)
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+def test_half_precision_is_read_too(tmp_path: Path, dtype: torch.dtype) -> None:
+    opus = opus_folder(tmp_path / "opus", dtype=dtype)
     model, _, _ = imported(opus.folder, tmp_path / "model")
     assert {weight.dtype for weight in weights_of(model).values()} == {torch.float32}
 
@@ -226,17 +226,11 @@ def our_model(**shape: Any) -> Transformer:
     return model
 
 
-def saved(model: Transformer, folder: Path) -> None:
-    data = DataConfig(max_length=100, source_lang="en", target_lang="de")
-    config = RunConfig(model=model.config, data=data)
-    save_model(folder, to_arrays(weights_of(model)), config, TOKENIZER.to_json(), Provenance(steps=7))
-
-
 @torch.inference_mode()
 @pytest.mark.parametrize("shape", OURS, ids=lambda shape: "-".join(map(str, shape.values())))
 def test_an_exported_model_is_the_same_in_transformers(shape: Shape, tmp_path: Path) -> None:
     model = our_model(**shape)
-    saved(model, tmp_path / "model")
+    store_model(tmp_path / "model", model, TOKENIZER)
     export(tmp_path / "model", "marian", tmp_path / "marian")
     theirs = transformers.MarianMTModel.from_pretrained(tmp_path / "marian").eval()
     tokenizer = transformers.AutoTokenizer.from_pretrained(tmp_path / "marian")
@@ -260,7 +254,7 @@ def test_an_exported_model_is_the_same_in_transformers(shape: Shape, tmp_path: P
 @pytest.mark.parametrize("shape", [OURS[0], *OURS[2:]], ids=lambda shape: "-".join(map(str, shape.values())))
 def test_imported_again_it_is_what_it_was_bit_for_bit(shape: Shape, tmp_path: Path) -> None:
     model = our_model(**shape)
-    saved(model, tmp_path / "model")
+    store_model(tmp_path / "model", model, TOKENIZER)
     export(tmp_path / "model", "marian", tmp_path / "marian")
     again, tokenizer, config = imported(tmp_path / "marian", tmp_path / "again")
     before, after = weights_of(model), weights_of(again)
@@ -281,10 +275,12 @@ WHY_NOT: list[tuple[Shape, str]] = [
 @pytest.mark.parametrize(("shape", "words"), WHY_NOT, ids=lambda value: str(value))
 def test_what_marian_cannot_be_is_refused_before_a_file_is_written(shape: Shape, words: str, tmp_path: Path) -> None:
     config = tiny_shape(**{"d_k": 4, "d_v": 4, **shape})
-    assert words in unsupported_by_marian(config)
+    reason = unsupported_by_marian(config)
+    assert reason and words in reason
+    model = store_model(tmp_path / "model", Transformer(config), TOKENIZER)
     with pytest.raises(UserError, match=words):
-        export_marian(Transformer(config), TOKENIZER, RunConfig(), tmp_path / "marian", tmp_path)
-    assert not list(tmp_path.iterdir())
+        export_marian(model, tmp_path / "marian")
+    assert [path.name for path in tmp_path.iterdir()] == ["model"]
 
 
 def test_every_row_of_table_3_that_is_like_the_paper_can_leave() -> None:

@@ -9,13 +9,14 @@ import numpy as np
 import pytest
 import torch
 
+import multihead
 from multihead.errors import UserError
 from multihead.interop.onnx_export import export_onnx
 from multihead.model.transformer import Transformer
-from multihead.model.weights import load_model
+from multihead.storage.model_folder import ModelFolder
 from multihead.text.tokenizer import PAD_ID, SubwordTokenizer
 from multihead.translation.translator import load
-from tests.conftest import copy_or_reverse, tiny_shape
+from tests.conftest import copy_or_reverse, store_model, tiny_shape
 
 onnxruntime = pytest.importorskip("onnxruntime", reason="onnxruntime is not installed")
 pytestmark = pytest.mark.xdist_group("onnx")  # to export takes seconds: once, in one process
@@ -64,7 +65,7 @@ def exported(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFa
     torch.manual_seed(4)
     model = Transformer(tiny_shape(vocab_size=TOKENIZER.vocab_size, **request.param)).eval()
     folder = tmp_path_factory.mktemp("onnx") / "export"
-    export_onnx(model, TOKENIZER, folder)
+    export_onnx(store_model(folder.with_name("model"), model, TOKENIZER), folder)
     return model, folder
 
 
@@ -90,10 +91,18 @@ def test_the_sizes_have_names(exported: tuple[Transformer, Path]) -> None:
     assert shapes["past.1.v"][::2] == ["batch", "steps"]
 
 
+def test_no_path_of_this_machine_is_in_an_export(exported: tuple[Transformer, Path]) -> None:
+    """The exporter of torch records stack traces."""
+    _, folder = exported
+    for file in folder.iterdir():
+        content = file.read_bytes()
+        for path in (str(Path(multihead.__file__).parent), str(Path(torch.__file__).parent), str(Path.home()), ".py"):
+            assert path.encode() not in content, (file.name, path)
+
+
 def test_the_example_translates_without_torch(trained: Path, tmp_path: Path) -> None:
     """What `examples/onnx_translate.py` says is what greedy search says."""
-    model, tokenizer, _ = load_model(trained)
-    export_onnx(model, tokenizer, tmp_path / "export")
+    export_onnx(ModelFolder.open(trained), tmp_path / "export")
     texts = [source for source, _ in copy_or_reverse(20, seed=9)]
     without = "import runpy, sys; sys.modules |= {'torch': None, 'multihead': None}; sys.argv = sys.argv[1:]; "
     command: list[str | Path] = [
@@ -107,12 +116,15 @@ def test_the_example_translates_without_torch(trained: Path, tmp_path: Path) -> 
 
 
 def test_a_folder_of_something_else_is_not_replaced(tmp_path: Path) -> None:
-    (tmp_path / "letter").touch()
-    with pytest.raises(UserError, match="is not an export to ONNX"):
-        export_onnx(Transformer(tiny_shape()), TOKENIZER, tmp_path)
+    (tmp_path / "letters").mkdir()
+    (tmp_path / "letters" / "a").touch()
+    stored = store_model(tmp_path / "model", Transformer(tiny_shape(vocab_size=TOKENIZER.vocab_size)), TOKENIZER)
+    with pytest.raises(UserError, match="is not an ONNX export"):
+        export_onnx(stored, tmp_path / "letters")
 
 
 def test_a_missing_library_is_named(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    stored = store_model(tmp_path / "model", Transformer(tiny_shape(vocab_size=TOKENIZER.vocab_size)), TOKENIZER)
+    monkeypatch.setitem(sys.modules, "onnxscript", None)
     with pytest.raises(UserError, match=r"pip install 'multihead\[interop\]'"):
-        export_onnx(Transformer(tiny_shape()), TOKENIZER, tmp_path / "export")
+        export_onnx(stored, tmp_path / "export")

@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 
 import multihead
-from multihead.cli.models import model_info
 from multihead.evaluation.metrics import bleu
 from multihead.interop.hub import find_model
 from multihead.storage.files import BUNDLED
+from multihead.storage.model_folder import ModelFolder
 from multihead.text.lines import TextInput
 from multihead.translation.translator import Translator
 
@@ -87,5 +87,5 @@ def test_its_card_names_data_licence_scores_and_limits() -> None:
     text = (find_model("en-de") / "README.md").read_text(encoding="utf-8")
     for named in ("Tatoeba", "CC BY 2.0", "manythings.org/anki", "test, 2000 sentences", "## Limits", "chrF2"):
         assert named in text
-    scores = model_info(find_model("en-de"))["scores"]
+    scores = ModelFolder.open(find_model("en-de")).facts()["scores"]
     assert {"validation, 1024 sentences", "test, 2000 sentences"} == {score["set"] for score in scores}

@@ -8,12 +8,9 @@ from pathlib import Path
 import pytest
 import torch
 
-from multihead.config.schema import DataConfig, RunConfig
 from multihead.model.transformer import Transformer
-from multihead.model.weights import to_arrays, weights_of
-from multihead.storage.model_folder import Provenance, save_model
 from multihead.text.tokenizer import SubwordTokenizer
-from tests.conftest import tiny_shape
+from tests.conftest import store_model, tiny_shape
 from tests.marian import SENTENCES, opus_folder
 
 for library in ("transformers", "sentencepiece", "onnxruntime", "ctranslate2"):
@@ -31,8 +28,7 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
     tokenizer = SubwordTokenizer.learn(SENTENCES * 3, 300)
     torch.manual_seed(1)
     model = Transformer(tiny_shape(vocab_size=tokenizer.vocab_size, d_k=4, d_v=4, max_len=300))
-    config = RunConfig(model=model.config, data=DataConfig(source_lang="en", target_lang="de"))
-    save_model(folder / "my-model", to_arrays(weights_of(model)), config, tokenizer.to_json(), Provenance(steps=1))
+    store_model(folder / "my-model", model, tokenizer)
     opus_folder(folder / "opus-mt-en-de")
     (folder / "examples").symlink_to(ROOT / "examples")
     return folder

@@ -181,4 +181,4 @@ def tokenizer_of(name: str) -> SubwordTokenizer:
 
     folder = MarianFolder(real(name))
     vocabulary = read_vocabulary(folder)
-    return vocabulary.tokenizer(map_vocabulary(read_config(folder), vocabulary).theirs)
+    return vocabulary.tokenizer(map_vocabulary(read_config(folder), vocabulary).marian_ids)

@@ -12,7 +12,6 @@ import torch
 from rich.console import Console
 
 import multihead
-from multihead.cli.models import model_info
 from multihead.config.fit import for_fine_tuning
 from multihead.config.presets import preset
 from multihead.config.schema import Settings
@@ -20,7 +19,7 @@ from multihead.errors import UsageError, UserError
 from multihead.model.weights import load_model, weights_of
 from multihead.runs.request import TrainingRequest
 from multihead.runs.train import train
-from multihead.storage.model_folder import read_config
+from multihead.storage.model_folder import read_config, read_provenance
 from multihead.storage.shortlist import load_shortlist
 from multihead.text.tokenizer import EOS_ID
 
@@ -70,7 +69,7 @@ def test_a_run_begins_with_the_shape_vocabulary_and_weights_of_its_model(
 def test_the_card_and_the_facts_name_the_model(request_from: TrainingRequest, trained: Path) -> None:
     train(request_from)
     assert f"started from {trained.name}:" in (request_from.output / "README.md").read_text(encoding="utf-8")
-    assert model_info(request_from.output)["started_from"] == str(trained)
+    assert read_provenance(request_from.output).started_from == str(trained)
 
 
 def test_what_the_model_could_say_it_can_say_still(request_from: TrainingRequest, trained: Path) -> None:
@@ -97,7 +96,7 @@ def test_a_run_goes_on_after_its_model_is_gone(request_from: TrainingRequest, tr
     train(begun)
     shutil.rmtree(model)
     train(with_settings(begun, {"train.steps": 2}))
-    assert model_info(begun.output)["steps"] == 2
+    assert read_provenance(begun.output).steps == 2
     assert load_shortlist(begun.output)
 
 

@@ -54,11 +54,11 @@ class Bomb:
 def test_a_pickle_is_not_read_and_the_remedy_is_said(folder: Path, tmp_path: Path) -> None:
     (folder / "pytorch_model.bin").write_bytes(pickle.dumps(Bomb(tmp_path / "trace")))
     (folder / "model.safetensors").unlink()
-    refuse(folder, r"pytorch_model.bin is not read, since to read it may run code.*save_pretrained")
+    refuse(folder, r"pytorch_model.bin is not read, since reading it can run code.*save_pretrained")
     (folder / "model.safetensors").write_bytes(pickle.dumps(Bomb(tmp_path / "trace")))
     refuse(folder, "cannot read")
     (folder / "source.spm").write_bytes(pickle.dumps(Bomb(tmp_path / "trace")))
-    refuse(folder, "no SentencePiece model")
+    refuse(folder, "not a SentencePiece model")
     assert not (tmp_path / "trace").exists()
 
 
@@ -85,25 +85,25 @@ def test_damaged_weights_are_refused(folder: Path, damage: Callable[[bytes], byt
 @pytest.mark.parametrize(
     ("fields", "words"),
     [
-        ({"d_model": 32}, "another shape"),
+        ({"d_model": 32}, "a different shape"),
         ({"encoder_layers": 3}, "is missing"),
-        ({"encoder_layers": 1}, "is not known"),
+        ({"encoder_layers": 1}, "is unexpected"),
         ({"encoder_layers": 10**9}, "encoder_layers"),
         ({"d_model": 10**9}, "d_model"),
-        ({"encoder_ffn_dim": 999_999, "decoder_ffn_dim": 999_999}, "another shape"),
+        ({"encoder_ffn_dim": 999_999, "decoder_ffn_dim": 999_999}, "a different shape"),
         ({"max_position_embeddings": 10**12}, "max_position_embeddings"),
-        ({"encoder_ffn_dim": 25}, "another ffn_dim"),
-        ({"encoder_attention_heads": 3, "decoder_attention_heads": 3}, "no multiple"),
+        ({"encoder_ffn_dim": 25}, "differ in the number of heads or in ffn_dim"),
+        ({"encoder_attention_heads": 3, "decoder_attention_heads": 3}, "not a multiple"),
         ({"vocab_size": 999_999, "decoder_vocab_size": None}, "pieces, but config.json says"),
         ({"vocab_size": 7, "decoder_vocab_size": 7}, "pieces, but config.json says"),
-        ({"decoder_vocab_size": 7}, "vocabularies of their own"),
+        ({"decoder_vocab_size": 7}, "separate vocabularies"),
         ({"pad_token_id": 10**6}, "cannot be"),
         ({"eos_token_id": -1}, "eos_token_id"),
         ({"eos_token_id": [0, 1]}, "eos_token_id"),
         ({"decoder_start_token_id": 0}, "cannot be"),
         ({"activation_function": "mish"}, "activation is mish"),
         ({"model_type": "bart"}, "model_type is bart"),
-        ({"normalize_before": True}, "LayerNorm comes before"),
+        ({"normalize_before": True}, "LayerNorm precedes"),
         ({"normalize_embedding": True}, "embeddings have a LayerNorm"),
         ({"dropout": 7.0}, "dropout is 7"),
         ({"d_model": None}, "d_model"),
@@ -132,7 +132,7 @@ def test_a_config_that_is_none_is_refused(folder: Path, text: str) -> None:
         ({"</s>": 0, "<unk>": 5}, "does not number"),
         ({"</s>": 0, "<unk>": "1"}, "does not number"),
         ({"</s>": 0, "a": 1}, "has no <unk>"),
-        ([], "not an object"),
+        ([], "not a JSON object"),
     ],
     ids=repr,
 )
@@ -180,7 +180,7 @@ def test_a_file_that_is_missing_is_named(folder: Path) -> None:
 def test_what_is_there_already_is_not_replaced(folder: Path, tmp_path: Path) -> None:
     (tmp_path / "letters").mkdir()
     (tmp_path / "letters" / "a").touch()
-    with pytest.raises(UserError, match="was not imported"):
+    with pytest.raises(UserError, match="is not an imported model"):
         import_marian(folder, tmp_path / "letters")
     for _ in range(2):
         import_marian(folder, tmp_path / "model")

@@ -1,12 +1,11 @@
-"""Out to Hugging Face Marian: a folder that `transformers` loads, ready for the hub."""
+"""Export to Hugging Face Marian: a folder that `transformers` loads, ready for the hub."""
 
 import json
 import shutil
 from collections.abc import Mapping
 from pathlib import Path
 
-import torch
-from safetensors.torch import save_file
+import numpy as np
 
 from multihead.config.schema import ModelConfig, RunConfig
 from multihead.errors import UserError
@@ -21,87 +20,84 @@ from multihead.interop.marian.format import (
     TARGET,
     VocabularyMapping,
     layers,
-    mapping_from_places,
-    reordered,
+    original_vocabulary,
+    permute_model_axis,
 )
-from multihead.interop.weight_layout import pad_heads, sines_before_cosines
-from multihead.model.transformer import Transformer
-from multihead.model.weights import Tensors, weights_of
-from multihead.storage.files import atomic_directory, can_overwrite
-from multihead.text.tokenizer import BOS_ID, EOS_ID, PAD_ID, SPECIAL_TOKENS, UNK_ID, SubwordTokenizer
+from multihead.interop.weight_layout import pad_heads, read_weights, sines_before_cosines
+from multihead.storage.arrays import Arrays, write_arrays
+from multihead.storage.files import atomic_directory, check_writable
+from multihead.storage.model_folder import WEIGHTS, ModelFolder
+from multihead.text.tokenizer import BOS_ID, EOS_ID, PAD_ID, SPECIAL_TOKENS, UNK_ID
 
 GENERATION = "generation_config.json"
 
 
-def unsupported_by_marian(config: ModelConfig) -> str:
-    """Why Marian cannot be this shape, in words; empty if it can."""
+def unsupported_by_marian(config: ModelConfig) -> str | None:
+    """Return why Marian cannot express this shape, or None if it can."""
     if config.variants:
-        return f"Marian has attention as in the paper, not {config.variants[0]}"
+        return f"Marian does not support {config.variants[0]}"
     if config.norm != "post":
-        return "Marian has its LayerNorm after each sub-layer: it needs norm=post, as in the paper"
+        return "requires model.norm=post"
     if config.positions != "sinusoidal":
-        return "Marian has sinusoidal positions only"
+        return "requires model.positions=sinusoidal"
     if config.d_model % config.n_heads or max(config.d_k, config.d_v) > config.d_model // config.n_heads:
-        return f"heads of Marian share d_model among them: {config.n_heads} of {config.d_k} in {config.d_model} do not"
-    return ""
+        return (
+            f"heads of Marian share d_model among them, and {config.n_heads} heads of width "
+            f"{max(config.d_k, config.d_v)} do not fit {config.d_model}"
+        )
+    return None
 
 
-def export_marian(
-    model: Transformer, tokenizer: SubwordTokenizer, config: RunConfig, output: Path, origin: Path
-) -> None:
-    """Write a folder for `transformers.MarianMTModel.from_pretrained`, with a tokenizer and a card.
+def export_marian(model: ModelFolder, output: Path) -> None:
+    """Write a folder for `transformers.MarianMTModel.from_pretrained`, with a tokenizer and a model card.
 
-    `origin` is the model's own folder, which has the files of the vocabulary if the model was once imported.
+    An imported model gets the files of its vocabulary back.
     """
-    if reason := unsupported_by_marian(model.config):
+    config, origin = model.config, model.path / ORIGIN
+    if reason := unsupported_by_marian(config.model):
         raise UserError(reason)
-    if not can_overwrite(output, GENERATION):
-        raise UserError(f"{output} is there already, and is not an export to Marian: give another folder")
-    places = mapping_from_places(origin / ORIGIN) or VocabularyMapping.own(model.config.vocab_size)
-    with atomic_directory(output) as aside:
-        tensors = {name: tensor.contiguous() for name, tensor in _marian_weights(model, places).items()}
-        save_file(tensors, aside / "model.safetensors", {"format": "pt"})
-        (aside / "model.safetensors").chmod(0o644)
-        _write_json(aside / "config.json", _marian_config(model.config, places))
-        _write_json(aside / GENERATION, _generation(model.config, places))
-        if places.is_own:
-            (aside / "tokenizer.json").write_text(tokenizer.json_with_eos(), encoding="utf-8")
-            _write_json(aside / "tokenizer_config.json", _tokenizer_config(config))
+    check_writable(output, GENERATION, "a Marian export")
+    vocabulary = original_vocabulary(origin) or VocabularyMapping.native(config.model.vocab_size)
+    tokenizer = model.tokenizer()
+    with atomic_directory(output) as temporary:
+        weights = _marian_weights(config.model, read_weights(model), vocabulary)
+        write_arrays(temporary / WEIGHTS, weights, {"format": "pt"})
+        _write_json(temporary / "config.json", _marian_config(config.model, vocabulary))
+        _write_json(temporary / GENERATION, _generation(config.model, vocabulary))
+        if vocabulary.is_native:
+            (temporary / "tokenizer.json").write_text(tokenizer.json_with_eos(), encoding="utf-8")
+            _write_json(temporary / "tokenizer_config.json", _tokenizer_config(config))
         else:
             for name in ORIGINALS[1:]:
-                if (origin / ORIGIN / name).exists():
-                    shutil.copyfile(origin / ORIGIN / name, aside / name)
-        (aside / "README.md").write_text(_card(output.name, config), encoding="utf-8")
+                if (origin / name).exists():
+                    shutil.copyfile(origin / name, temporary / name)
+        (temporary / "README.md").write_text(_card(output.name, config), encoding="utf-8")
 
 
-def _marian_weights(model: Transformer, places: VocabularyMapping) -> Tensors:
-    config, axes = model.config, sines_before_cosines(model.config.d_model)
-    ours = {name: tensor.cpu().float() for name, tensor in weights_of(model).items()}
-    ids = torch.tensor(sorted(range(len(places.theirs)), key=places.theirs.__getitem__))
-    if places.start_is_padding:
-        ids = ids[ids != BOS_ID]
-    tensors: Tensors = {}
-    for theirs, name in layers(config.encoder_layers, config.decoder_layers):
-        width = config.d_model // config.n_heads
+def _marian_weights(config: ModelConfig, weights: Arrays, vocabulary: VocabularyMapping) -> Arrays:
+    order, width = sines_before_cosines(config.d_model), config.d_model // config.n_heads
+    native_ids = np.argsort(vocabulary.marian_ids, kind="stable")
+    if vocabulary.start_is_padding:
+        native_ids = native_ids[native_ids != BOS_ID]
+    arrays: Arrays = {}
+    for marian_name, native_name in layers(config.encoder_layers, config.decoder_layers):
         for kind in ("weight", "bias"):
-            tensor = ours.get(f"{name}.{kind}")
-            if tensor is None:
-                tensor = torch.zeros(config.d_model)
-            elif ".w_" in name:
-                tensor = pad_heads(name, tensor, config, width)
-            tensors[f"{theirs}.{kind}"] = reordered(f"{name}.{kind}", tensor, axes)
+            array = weights.get(f"{native_name}.{kind}", np.zeros(config.d_model, np.float32))
+            if ".w_" in native_name and f"{native_name}.{kind}" in weights:
+                array = pad_heads(native_name, array, config, width)
+            arrays[f"{marian_name}.{kind}"] = permute_model_axis(f"{native_name}.{kind}", array, order)
     embeddings = {SHARED: "source"} if config.tie_embeddings == "all" else {SOURCE: "source", TARGET: "target"}
-    for theirs, side in embeddings.items():
-        tensors[theirs] = ours[f"{side}_embedding.weight"][ids][:, axes]
+    for marian_name, side in embeddings.items():
+        arrays[marian_name] = weights[f"{side}_embedding.weight"][native_ids][:, order]
     if config.tie_embeddings == "none":
-        tensors[OUTPUT] = ours["output.weight"][ids][:, axes]
-    bias = ours.get("output.bias")
-    tensors[OUTPUT_BIAS] = (torch.zeros(len(ids)) if bias is None else bias[ids]).unsqueeze(0)
-    return tensors
+        arrays[OUTPUT] = weights["output.weight"][native_ids][:, order]
+    bias = weights.get("output.bias", np.zeros(config.vocab_size, np.float32))
+    arrays[OUTPUT_BIAS] = bias[native_ids][None]
+    return arrays
 
 
-def _marian_config(config: ModelConfig, places: VocabularyMapping) -> dict[str, object]:
-    n_pieces = len(set(places.theirs))
+def _marian_config(config: ModelConfig, vocabulary: VocabularyMapping) -> dict[str, object]:
+    n_pieces = len(set(vocabulary.marian_ids))
     both = {
         f"{stack}_{name}": value
         for stack in ("encoder", "decoder")
@@ -125,25 +121,25 @@ def _marian_config(config: ModelConfig, places: VocabularyMapping) -> dict[str, 
         "dropout": config.dropout,
         "attention_dropout": 0.0,
         "activation_dropout": 0.0,
-        "pad_token_id": places.pad_id,
-        "eos_token_id": places.eos_id,
-        "forced_eos_token_id": places.eos_id,
-        "decoder_start_token_id": places.start_id,
-        "bos_token_id": None if places.start_is_padding else places.start_id,
+        "pad_token_id": vocabulary.pad_id,
+        "eos_token_id": vocabulary.eos_id,
+        "forced_eos_token_id": vocabulary.eos_id,
+        "decoder_start_token_id": vocabulary.start_id,
+        "bos_token_id": None if vocabulary.start_is_padding else vocabulary.start_id,
     }
 
 
-def _generation(config: ModelConfig, places: VocabularyMapping) -> dict[str, object]:
-    """The paper's search as far as `generate` has it: its length penalty is length^alpha."""
+def _generation(config: ModelConfig, vocabulary: VocabularyMapping) -> dict[str, object]:
+    """Return the paper's search as far as `generate` supports it: its length penalty is length^alpha."""
     return {
         "num_beams": 4,
         "length_penalty": 0.6,
         "max_length": min(config.max_len, MAX_TOKENS + 1),
-        "bad_words_ids": [[id] for id in sorted({places.pad_id, places.start_id})],
-        "pad_token_id": places.pad_id,
-        "eos_token_id": places.eos_id,
-        "forced_eos_token_id": places.eos_id,
-        "decoder_start_token_id": places.start_id,
+        "bad_words_ids": [[id] for id in sorted({vocabulary.pad_id, vocabulary.start_id})],
+        "pad_token_id": vocabulary.pad_id,
+        "eos_token_id": vocabulary.eos_id,
+        "forced_eos_token_id": vocabulary.eos_id,
+        "decoder_start_token_id": vocabulary.start_id,
     }
 
 
@@ -183,7 +179,7 @@ def _card(name: str, config: RunConfig) -> str:
             "ids = model.generate(input_ids=batch.input_ids, attention_mask=batch.attention_mask)",
             "print(tokenizer.batch_decode(ids, skip_special_tokens=True))",
             "```\n",
-            "Licence: that of the text it was trained on; fill it in before you share the model.",
+            "License: that of the text it was trained on; fill it in before you share the model.",
             "",
         ]
     )

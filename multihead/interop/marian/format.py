@@ -1,8 +1,8 @@
 """Hugging Face Marian, the format of OPUS-MT: the paper's Transformer under other names.
 
-What differs is exact in both directions: sines stand before cosines, symbols have other ids, the decoder begins with
-the padding symbol, and attention and logits always have biases, of zeros if need be. An imported model keeps the files
-of its vocabulary in `marian/`, so that it goes out again as it came.
+The differences are converted exactly in both directions: sines precede cosines, special tokens have other ids, the
+decoder starts with the padding token, and attention and logits always have biases, zero if necessary. An imported model
+keeps the files of its vocabulary in `marian/`, so that an export restores them.
 """
 
 from collections.abc import Iterator
@@ -10,25 +10,26 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
 
+import numpy as np
 from pydantic import ConfigDict, Field, TypeAdapter, ValidationError
 from pydantic.dataclasses import dataclass as checked_dataclass
-from torch import Tensor
 
 from multihead.config.resolve import format_validation_error
 from multihead.errors import UserError
 from multihead.interop.marian.folder import MarianFolder
 from multihead.interop.marian.vocabulary import Vocabulary, read_vocabulary
+from multihead.storage.arrays import Array
 from multihead.text.tokenizer import BOS_ID, EOS_ID, PAD_ID
 
-ORIGIN = "marian"  # folder of an imported model with the files below
+ORIGIN = "marian"  # folder in an imported model, with the files below
 ORIGINALS = ("config.json", "vocab.json", "source.spm", "target.spm", "tokenizer_config.json")
-MAX_TOKENS = 511  # of a sentence that is not split; Marian reads up to 512, with the end symbol
+MAX_TOKENS = 511  # of a sentence that is not split: Marian reads up to 512 with the end symbol
 
-Names = dict[str, str]  # their modules -> ours
+Names = dict[str, str]  # module of Marian -> our module
 
 _ATTENTION = {"q_proj": "w_q", "k_proj": "w_k", "v_proj": "w_v", "out_proj": "w_o"}
 _SELF_ATTENTION: Names = {
-    **{f"self_attn.{theirs}": f"self_attention.{ours}" for theirs, ours in _ATTENTION.items()},
+    **{f"self_attn.{marian}": f"self_attention.{native}" for marian, native in _ATTENTION.items()},
     "self_attn_layer_norm": "residual_1.norm",
     "fc1": "feed_forward.w_1",
     "fc2": "feed_forward.w_2",
@@ -36,7 +37,7 @@ _SELF_ATTENTION: Names = {
 _ENCODER_LAYER: Names = {**_SELF_ATTENTION, "final_layer_norm": "residual_2.norm"}
 _DECODER_LAYER: Names = {
     **_SELF_ATTENTION,
-    **{f"encoder_attn.{theirs}": f"cross_attention.{ours}" for theirs, ours in _ATTENTION.items()},
+    **{f"encoder_attn.{marian}": f"cross_attention.{native}" for marian, native in _ATTENTION.items()},
     "encoder_attn_layer_norm": "residual_2.norm",
     "final_layer_norm": "residual_3.norm",
 }
@@ -48,27 +49,27 @@ SHARED, SOURCE, TARGET, OUTPUT = (
 )
 OUTPUT_BIAS = "final_logits_bias"
 POSITIONS = ("model.encoder.embed_positions.weight", "model.decoder.embed_positions.weight")
-ACTIVATIONS = {"relu": "relu", "gelu": "gelu", "swish": "swish", "silu": "swish"}  # theirs -> ours
-_MODEL_AXIS = {"w_o": 0, "w_2": 0, "norm": 0}  # of all other weights it is the last one
+ACTIVATIONS = {"relu": "relu", "gelu": "gelu", "swish": "swish", "silu": "swish"}  # name in Marian -> our name
+_MODEL_AXIS = {"w_o": 0, "w_2": 0, "norm": 0}  # axis of d_model; the last one in all other weights
 
 
 def layers(encoder_layers: int, decoder_layers: int) -> Iterator[tuple[str, str]]:
-    """Each module of each layer: their name, our name."""
+    """Yield the name of each module of each layer in Marian, and our name."""
     for stack, n_layers, table in (
         ("encoder", encoder_layers, _ENCODER_LAYER),
         ("decoder", decoder_layers, _DECODER_LAYER),
     ):
         for n in range(n_layers):
-            for theirs, ours in table.items():
-                yield f"model.{stack}.layers.{n}.{theirs}", f"{stack}.{n}.{ours}"
+            for marian_name, native_name in table.items():
+                yield f"model.{stack}.layers.{n}.{marian_name}", f"{stack}.{n}.{native_name}"
 
 
-def reordered(name: str, tensor: Tensor, axes: Tensor) -> Tensor:
-    """One of our tensors with the axes of d_model in another order."""
+def permute_model_axis(name: str, array: Array, order: Array) -> Array:
+    """Return an array, given its native name, with the axis of d_model in another order."""
     module, _, kind = name.rpartition(".")
     axis = _MODEL_AXIS.get(module.rpartition(".")[2], -1)
     has_model_axis = kind == "weight" or axis == 0  # the bias of a projection into heads or d_ff has none
-    return tensor.index_select(axis, axes) if has_model_axis else tensor
+    return np.take(array, order, axis) if has_model_axis else array
 
 
 Size = Annotated[int, Field(ge=1, le=1_000_000)]
@@ -78,7 +79,7 @@ Id = Annotated[int, Field(ge=0)]
 
 @checked_dataclass(frozen=True, kw_only=True, config=ConfigDict(extra="ignore"))
 class MarianConfig:
-    """What is read of their config.json; the defaults are those of transformers."""
+    """The fields of config.json that are read; the defaults are those of transformers."""
 
     model_type: str
     vocab_size: Size
@@ -109,70 +110,68 @@ class MarianConfig:
             return "none"
         return "all" if self.share_encoder_decoder_embeddings else "target"
 
-    def why_not(self) -> str:
-        """Why this is no model of ours, in words; empty if it is."""
+    @property
+    def unsupported_reason(self) -> str | None:
+        """Why this model cannot be imported, or None."""
         stacks_differ = (self.encoder_attention_heads, self.encoder_ffn_dim) != (
             self.decoder_attention_heads,
             self.decoder_ffn_dim,
         )
         for wrong, reason in (
             (self.model_type != "marian", f"model_type is {self.model_type}, not marian"),
-            (stacks_differ, "encoder and decoder have another number of heads or another ffn_dim"),
-            (self.d_model % self.encoder_attention_heads, "d_model is no multiple of the number of heads"),
+            (stacks_differ, "encoder and decoder differ in the number of heads or in ffn_dim"),
+            (self.d_model % self.encoder_attention_heads, "d_model is not a multiple of the number of heads"),
             (
                 self.decoder_vocab_size not in (None, self.vocab_size),
-                "source and target have vocabularies of their own",
+                "source and target have separate vocabularies",
             ),
             (self.activation_function not in ACTIVATIONS, f"the activation is {self.activation_function}"),
-            (self.normalize_before, "LayerNorm comes before the sub-layers"),
+            (self.normalize_before, "LayerNorm precedes the sub-layers"),
             (self.normalize_embedding, "embeddings have a LayerNorm"),
-            (self.add_final_layer_norm, "a stack ends in one more LayerNorm"),
+            (self.add_final_layer_norm, "a stack ends with an additional LayerNorm"),
             (not 0 <= self.dropout < 1, f"dropout is {self.dropout}"),
         ):
             if wrong:
                 return reason
-        return ""
+        return None
 
 
 def read_config(files: MarianFolder) -> MarianConfig:
     document = files.json("config.json")
     if "model_type" not in document and "format" in document:
-        raise UserError(f"{files.path} is a model of Multihead already")
+        raise UserError(f"{files.path} is already a model of Multihead")
     try:
         config: MarianConfig = TypeAdapter(MarianConfig).validate_python(document)
     except ValidationError as error:
         raise UserError(f"{files.path}/config.json: {format_validation_error(error)}") from None
-    if reason := config.why_not():
+    if reason := config.unsupported_reason:
         raise UserError(f"{files.path} cannot be imported: {reason}")
     return config
 
 
-# Vocabularies
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class VocabularyMapping:
-    """Where the pieces of a vocabulary are in theirs, and the ids of their symbols."""
+    """How our ids map to those of Marian, and the ids of special tokens there."""
 
-    theirs: list[int]  # for each of our ids
-    start_id: int  # what the decoder begins with
+    marian_ids: list[int]  # by native id
+    start_id: int  # first input of the decoder
     pad_id: int
     eos_id: int
-    is_own: bool = False  # their ids are ours
+    is_native: bool = False  # the ids are the same
 
     @property
     def start_is_padding(self) -> bool:
-        """Then our start symbol is a copy of it, which their vocabulary does not have."""
+        """Whether Marian has no start token; ours is then a copy of its padding token."""
         return self.start_id == self.pad_id
 
     @staticmethod
-    def own(vocab_size: int) -> "VocabularyMapping":
+    def native(vocab_size: int) -> "VocabularyMapping":
         ids = list(range(vocab_size))
-        return VocabularyMapping(theirs=ids, start_id=BOS_ID, pad_id=PAD_ID, eos_id=EOS_ID, is_own=True)
+        return VocabularyMapping(marian_ids=ids, start_id=BOS_ID, pad_id=PAD_ID, eos_id=EOS_ID, is_native=True)
 
 
 def map_vocabulary(config: MarianConfig, vocabulary: Vocabulary) -> VocabularyMapping:
-    """The symbols come first in our vocabulary, all else in their order."""
+    """Put the special tokens first, as in our vocabularies, and keep the order of all other pieces."""
     pad_id, eos_id, start_id, unk_id = (
         config.pad_token_id,
         config.eos_token_id,
@@ -181,15 +180,17 @@ def map_vocabulary(config: MarianConfig, vocabulary: Vocabulary) -> VocabularyMa
     )
     symbols = [pad_id, unk_id, start_id, eos_id]
     if max(symbols) >= len(vocabulary) or len({pad_id, unk_id, eos_id}) < 3 or start_id in (unk_id, eos_id):
-        raise UserError(f"the ids of padding, unknown, start and end symbol cannot be {symbols}")
-    theirs = symbols + [id for id in range(len(vocabulary)) if id not in set(symbols)]
-    if vocabulary.is_own and theirs != list(range(len(vocabulary))):
-        raise UserError(f"the symbols of tokenizer.json are not those of config.json, {symbols}")
-    return VocabularyMapping(theirs=theirs, start_id=start_id, pad_id=pad_id, eos_id=eos_id, is_own=vocabulary.is_own)
+        raise UserError(f"the ids of the padding, unknown, start and end tokens cannot be {symbols}")
+    marian_ids = symbols + [id for id in range(len(vocabulary)) if id not in set(symbols)]
+    if vocabulary.is_native and marian_ids != list(range(len(vocabulary))):
+        raise UserError(f"the special tokens of tokenizer.json are not those of config.json, {symbols}")
+    return VocabularyMapping(
+        marian_ids=marian_ids, start_id=start_id, pad_id=pad_id, eos_id=eos_id, is_native=vocabulary.is_native
+    )
 
 
-def mapping_from_places(origin: Path) -> VocabularyMapping | None:
-    """Where an imported model's pieces were."""
+def original_vocabulary(origin: Path) -> VocabularyMapping | None:
+    """Return the mapping of an imported model, or None if `origin` does not exist."""
     if not origin.is_dir():
         return None
     folder = MarianFolder(origin)

@@ -1,10 +1,10 @@
-"""In from Hugging Face Marian / OPUS-MT: nothing is run, and nothing is read before its size is known to be right."""
+"""Import from Hugging Face Marian / OPUS-MT. No code is run, and no array is read before its shape is checked."""
 
 import math
 from collections.abc import Mapping
 from pathlib import Path
 
-import torch
+import numpy as np
 
 from multihead.config.resolve import configure
 from multihead.config.schema import RunConfig
@@ -25,78 +25,83 @@ from multihead.interop.marian.format import (
     VocabularyMapping,
     layers,
     map_vocabulary,
+    permute_model_axis,
     read_config,
-    reordered,
 )
 from multihead.interop.marian.vocabulary import read_vocabulary
-from multihead.interop.weight_layout import sines_before_cosines
+from multihead.interop.weight_layout import read_weights, sines_before_cosines
 from multihead.model.positions import sinusoids
-from multihead.model.weights import Tensors, load_model, to_arrays
-from multihead.storage.files import atomic_directory, can_overwrite
-from multihead.storage.model_folder import Provenance, read_provenance, save_model
+from multihead.storage.arrays import Arrays
+from multihead.storage.files import atomic_directory, check_writable
+from multihead.storage.model_folder import WEIGHTS, ModelFolder, Provenance, read_provenance, save_model
 from multihead.text.tokenizer import BOS_ID
 
-NEVER = -1e9  # bias of what cannot be said
-CLOSE = 2e-3  # how far a stored table of positions may be from the sinusoids, in half precision
+IMPOSSIBLE = -1e9  # bias of a token that is never generated
+POSITION_TOLERANCE = 2e-3  # between a stored table of positions, in half precision, and the sinusoids
 
 
 def import_marian(folder: Path, output: Path, name: str = "") -> None:
-    """A Marian / OPUS-MT folder as a model of ours; `name` says where it came from, if not by its folder."""
-    if not can_overwrite(output) and not _was_imported(output):
-        raise UserError(f"{output} is there already, and was not imported: give another folder")
+    """Convert a Marian / OPUS-MT folder to a model folder; `name` is recorded as its origin."""
+    if not _was_imported(output):
+        check_writable(output, None, "an imported model")
     files = MarianFolder(folder)
-    theirs, vocabulary = read_config(files), read_vocabulary(files)
-    if len(vocabulary) != theirs.vocab_size:
-        raise UserError(f"{folder}: {len(vocabulary)} pieces, but config.json says vocab_size {theirs.vocab_size}")
-    places = map_vocabulary(theirs, vocabulary)
-    weights = _read_weights(files, theirs)
-    tensors = _native_weights(theirs, weights, places)
-    run_config = _native_config(theirs, tensors, places, files)
+    config, vocabulary = read_config(files), read_vocabulary(files)
+    if len(vocabulary) != config.vocab_size:
+        raise UserError(f"{folder}: {len(vocabulary)} pieces, but config.json says vocab_size {config.vocab_size}")
+    mapping = map_vocabulary(config, vocabulary)
+    weights = _native_weights(config, _read_weights(files, config), mapping)
+    run_config = _native_config(config, weights, mapping, files)
     provenance = Provenance(
         imported_from=name or folder.resolve().name,
         architecture="Hugging Face Marian",
-        weights_sha256=files.sha256("model.safetensors"),
-        parameters=sum(tensor.numel() for tensor in tensors.values()),
+        weights_sha256=files.sha256(WEIGHTS),
+        parameters=sum(array.size for array in weights.values()),
     )
-    tokenizer = vocabulary.tokenizer(places.theirs)
-    with atomic_directory(output) as aside:
-        save_model(aside, to_arrays(tensors), run_config, tokenizer.to_json(), provenance)
-        (aside / "README.md").write_text(_imported_card(output.name, run_config, provenance), encoding="utf-8")
-        if not places.is_own:
-            _keep_originals(files, aside / ORIGIN)
-        load_model(aside)  # what is written can be read
+    tokenizer = vocabulary.tokenizer(mapping.marian_ids)
+    with atomic_directory(output) as temporary:
+        save_model(temporary, weights, run_config, tokenizer.to_json(), provenance)
+        (temporary / "README.md").write_text(_imported_card(output.name, run_config, provenance), encoding="utf-8")
+        if not mapping.is_native:
+            _keep_originals(files, temporary / ORIGIN)
+        _check_readable(temporary)
+
+
+def _check_readable(folder: Path) -> None:
+    model = ModelFolder.open(folder)
+    model.tokenizer()
+    read_weights(model)
 
 
 def _was_imported(output: Path) -> bool:
     return (output / "config.json").exists() and read_provenance(output).imported_from is not None
 
 
-def _read_weights(files: MarianFolder, config: MarianConfig) -> Tensors:
-    """Their tensors in float32, once names and shapes are known to be those that config.json says."""
-    with files.tensors() as tensors:
-        expected, found = _expected_shapes(config, tensors.shapes), tensors.shapes
+def _read_weights(files: MarianFolder, config: MarianConfig) -> Arrays:
+    """Read the arrays in float32, after names and shapes have been compared with config.json."""
+    with files.open_weights() as arrays:
+        expected, found = _expected_shapes(config, arrays.shapes), arrays.shapes
         unknown = sorted(found.keys() - expected.keys() - {*POSITIONS, SHARED, SOURCE, TARGET, OUTPUT})
         missing = sorted(expected.keys() - found.keys())
         wrong = sorted(name for name in expected if name in found and found[name] != expected[name])
         for names, problem in (
             (missing, "is missing"),
-            (unknown, "is not known"),
-            (wrong, "has another shape than config.json says"),
+            (unknown, "is unexpected"),
+            (wrong, "has a different shape than in config.json"),
         ):
             if names:
                 raise UserError(f"{files.path}/model.safetensors: '{names[0]}' {problem}")
-        _check_positions(config, {name: tensors.read(name) for name in POSITIONS if name in found}, files.path)
-        return {name: tensors.read(name) for name in expected}
+        _check_positions(config, {name: arrays.read(name) for name in POSITIONS if name in found}, files.path)
+        return {name: arrays.read(name).astype(np.float32, copy=False) for name in expected}
 
 
 def _expected_shapes(config: MarianConfig, found: Mapping[str, tuple[int, ...]]) -> dict[str, tuple[int, ...]]:
     vocab_size, d_model, d_ff = config.vocab_size, config.d_model, config.encoder_ffn_dim
     shapes: dict[str, tuple[int, ...]] = {}
-    for theirs, _ in layers(config.encoder_layers, config.decoder_layers):
-        kind = theirs.rpartition(".")[2]
+    for marian_name, _ in layers(config.encoder_layers, config.decoder_layers):
+        kind = marian_name.rpartition(".")[2]
         weight: tuple[int, ...] = {"fc1": (d_ff, d_model), "fc2": (d_model, d_ff)}.get(kind, (d_model, d_model))
-        shapes[f"{theirs}.weight"] = (d_model,) if kind.endswith("norm") else weight
-        shapes[f"{theirs}.bias"] = (d_ff,) if kind == "fc1" else (d_model,)
+        shapes[f"{marian_name}.weight"] = (d_model,) if kind.endswith("norm") else weight
+        shapes[f"{marian_name}.bias"] = (d_ff,) if kind == "fc1" else (d_model,)
     for name in _embedding_names(config, found):
         shapes[name] = (vocab_size, d_model)
     if OUTPUT_BIAS in found:
@@ -105,58 +110,57 @@ def _expected_shapes(config: MarianConfig, found: Mapping[str, tuple[int, ...]])
 
 
 def _embedding_names(config: MarianConfig, found: Mapping[str, object]) -> tuple[str, str, str]:
-    """Where the embeddings of source and target and the map to logits are; what is shared is stored once or more."""
+    """Return the names of source embedding, target embedding and output; shared ones may be stored several times."""
     source = SOURCE if SOURCE in found else SHARED
     target = TARGET if TARGET in found else SHARED
     return source, target, target if config.tie_word_embeddings else OUTPUT
 
 
-def _check_positions(config: MarianConfig, tables: Tensors, folder: Path) -> None:
-    """Positions are computed, not stored; a table that is there all the same has to be the one that we compute."""
+def _check_positions(config: MarianConfig, tables: Arrays, folder: Path) -> None:
+    """Refuse a stored table of positions that differs from the sinusoids: our model computes them."""
     for name, table in tables.items():
         shape = (config.max_position_embeddings, config.d_model)
-        if (
-            table.shape != shape
-            or (table - torch.from_numpy(sinusoids(*shape))[:, sines_before_cosines(config.d_model)]).abs().max()
-            > CLOSE
-        ):
+        expected = sinusoids(*shape)[:, sines_before_cosines(config.d_model)]
+        if table.shape != shape or not np.allclose(table, expected, rtol=0, atol=POSITION_TOLERANCE):
             raise UserError(f"{folder}/model.safetensors: '{name}' are not the sinusoids of Marian")
 
 
-def _native_weights(config: MarianConfig, weights: Tensors, places: VocabularyMapping) -> Tensors:
-    axes = sines_before_cosines(config.d_model).argsort()
+def _native_weights(config: MarianConfig, weights: Arrays, vocabulary: VocabularyMapping) -> Arrays:
+    order, ids = np.argsort(sines_before_cosines(config.d_model)), vocabulary.marian_ids
     source, target, output = _embedding_names(config, weights)
-    ours: Tensors = {}
-    for theirs, name in layers(config.encoder_layers, config.decoder_layers):
-        for kind in ("weight", "bias"):
-            ours[f"{name}.{kind}"] = reordered(f"{name}.{kind}", weights[f"{theirs}.{kind}"], axes)
-    scale = 1.0 if config.scale_embedding else math.sqrt(config.d_model)  # ours multiplies by the root
-    ours["source_embedding.weight"] = weights[source][places.theirs][:, axes] / scale
+    native: Arrays = {}
+    for marian_name, native_name in layers(config.encoder_layers, config.decoder_layers):
+        for name, array in ((f"{native_name}.{kind}", weights[f"{marian_name}.{kind}"]) for kind in ("weight", "bias")):
+            native[name] = permute_model_axis(name, array, order)
+    scale = 1.0 if config.scale_embedding else math.sqrt(config.d_model)  # our model multiplies by the root
+    native["source_embedding.weight"] = weights[source][ids][:, order] / scale
     if config.tie != "all":
-        ours["target_embedding.weight"] = weights[target][places.theirs][:, axes] / scale
+        native["target_embedding.weight"] = weights[target][ids][:, order] / scale
     if config.tie == "none":
-        ours["output.weight"] = weights[output][places.theirs][:, axes]
-    bias = weights[OUTPUT_BIAS][0][places.theirs] if OUTPUT_BIAS in weights else torch.zeros(len(places.theirs))
-    if places.start_is_padding:
-        bias[BOS_ID] = NEVER
-    ours["output.bias"] = bias
-    return _without_zero_biases(ours)
+        native["output.weight"] = weights[output][ids][:, order]
+    bias = weights[OUTPUT_BIAS][0][ids] if OUTPUT_BIAS in weights else np.zeros(len(ids), np.float32)
+    if vocabulary.start_is_padding:
+        bias[BOS_ID] = IMPOSSIBLE
+    native["output.bias"] = bias
+    return _without_zero_biases(native)
 
 
-def _without_zero_biases(weights: Tensors) -> Tensors:
-    """Biases that do nothing are left out, as in the paper: those of attention, and that of the logits."""
+def _without_zero_biases(weights: Arrays) -> Arrays:
+    """Leave out the biases of attention and of the logits if they are zero, as in the paper."""
     of_attention = {name for name in weights if ".w_" in name and "attention" in name and name.endswith(".bias")}
-    idle = set() if any(weights[name].any() for name in of_attention) else of_attention
-    idle |= set() if weights["output.bias"].any() else {"output.bias"}
-    return {name: tensor.contiguous() for name, tensor in weights.items() if name not in idle}
+    zero = set() if any(weights[name].any() for name in of_attention) else of_attention
+    zero |= set() if weights["output.bias"].any() else {"output.bias"}
+    return {name: array for name, array in weights.items() if name not in zero}
 
 
-def _native_config(config: MarianConfig, tensors: Tensors, places: VocabularyMapping, files: MarianFolder) -> RunConfig:
+def _native_config(
+    config: MarianConfig, weights: Arrays, vocabulary: VocabularyMapping, files: MarianFolder
+) -> RunConfig:
     d_head = config.d_model // config.encoder_attention_heads
     source_lang, target_lang = files.languages()
     return configure(
         {
-            "model.vocab_size": len(places.theirs),
+            "model.vocab_size": len(vocabulary.marian_ids),
             "model.d_model": config.d_model,
             "model.d_ff": config.encoder_ffn_dim,
             "model.encoder_layers": config.encoder_layers,
@@ -167,11 +171,11 @@ def _native_config(config: MarianConfig, tensors: Tensors, places: VocabularyMap
             "model.dropout": config.dropout,
             "model.max_len": config.max_position_embeddings,
             "model.activation": ACTIVATIONS[config.activation_function],
-            "model.attention_bias": "encoder.0.self_attention.w_q.bias" in tensors,
-            "model.output_bias": "output.bias" in tensors,
+            "model.attention_bias": "encoder.0.self_attention.w_q.bias" in weights,
+            "model.output_bias": "output.bias" in weights,
             "model.tie_embeddings": config.tie,
-            "data.tokenizer": "bpe" if places.is_own else "unigram",
-            "data.unicode": "none",  # SentencePiece models bring their own normalization
+            "data.tokenizer": "bpe" if vocabulary.is_native else "unigram",
+            "data.unicode": "none",  # SentencePiece models have their own normalization
             "data.max_length": min(MAX_TOKENS, config.max_position_embeddings - 1),
             "data.source_lang": source_lang,
             "data.target_lang": target_lang,
@@ -179,11 +183,11 @@ def _native_config(config: MarianConfig, tensors: Tensors, places: VocabularyMap
     )
 
 
-def _keep_originals(files: MarianFolder, kept: Path) -> None:
-    kept.mkdir(exist_ok=True)
+def _keep_originals(files: MarianFolder, folder: Path) -> None:
+    folder.mkdir(exist_ok=True)
     for name in ORIGINALS:
         if files.has(name):
-            (kept / name).write_bytes(files.read(name))
+            (folder / name).write_bytes(files.read(name))
 
 
 def _imported_card(name: str, config: RunConfig, provenance: Provenance) -> str:
@@ -193,7 +197,7 @@ def _imported_card(name: str, config: RunConfig, provenance: Provenance) -> str:
             f"# {name}: {data.source_lang or '?'} → {data.target_lang or '?'}\n",
             f'Imported by Multihead. Translate with `multihead translate {name} "..."`.\n',
             *(f"- {field.replace('_', ' ')}: {value}" for field, value in provenance.to_json().items()),
-            "- data, licence and scores: those of the model that it was imported from",
+            "- data, license and scores: those of the original model",
             "",
         ]
     )

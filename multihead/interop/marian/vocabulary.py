@@ -1,82 +1,80 @@
-"""The vocabulary of a Marian folder: two SentencePiece models over one list of pieces, as one tokenizer of ours.
+"""The vocabulary of a Marian folder, two SentencePiece models with a joint list of pieces, as one tokenizer.
 
-Text is read with the pieces of source.spm and written with those of target.spm; vocab.json numbers the pieces of both.
-One Unigram model has all of them. Pieces of target.spm alone are marked, so that no source is cut into them.
+source.spm encodes, target.spm decodes, and vocab.json numbers the pieces of both. Our tokenizer is one Unigram model of
+all pieces; those of target.spm alone are marked by a prefix, so that no source text is split into them.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers
 
-from multihead.errors import UserError
+from multihead.errors import UserError, require
 from multihead.interop.marian.folder import MarianFolder
-from multihead.text.tokenizer import SENTENCEPIECE_SPACE, SPECIAL_TOKENS, TARGET_ONLY_PREFIX, SubwordTokenizer
+from multihead.text.tokenizer import SENTENCEPIECE_SPACE, SPECIAL_TOKENS, TARGET_ONLY_PREFIX, UNK_ID, SubwordTokenizer
 
-UNIGRAM = 1  # SentencePiece's number of the kind of model that OPUS-MT has
-NORMAL, USER_DEFINED, BYTE = 1, 4, 6  # its numbers of kinds of pieces
-UNKNOWN_PENALTY = 10.0  # how far an unknown character is below the unlikeliest piece, in SentencePiece
+UNIGRAM = 1  # SentencePiece's enum of model types
+NORMAL, USER_DEFINED, BYTE = 1, 4, 6  # and of piece types
+UNKNOWN_PENALTY = 10.0  # SentencePiece scores an unknown character this far below the least likely piece
 UNKNOWN = "<unk>"
 
 
 @dataclass(frozen=True, slots=True)
 class Vocabulary:
-    """Pieces in the order of their ids, and how text is cut into them."""
+    """Pieces in the order of their ids, and the models that split text into them."""
 
     pieces: list[str]
     unk_id: int
-    source: Any = None  # the ModelProto of source.spm
-    target: Any = None  # and of target.spm
-    ours: SubwordTokenizer | None = None  # a folder that Multihead wrote has its tokenizer
+    source: Any = None  # ModelProto of source.spm
+    target: Any = None  # ModelProto of target.spm
+    native: SubwordTokenizer | None = None  # of a folder that Multihead exported
 
     def __len__(self) -> int:
         return len(self.pieces)
 
     @property
-    def is_own(self) -> bool:
-        return self.ours is not None
+    def is_native(self) -> bool:
+        return self.native is not None
 
     def tokenizer(self, order: Sequence[int]) -> SubwordTokenizer:
-        """A tokenizer whose ids stand for these of theirs; the first are pad, unk, start and end."""
-        return self.ours or _make_tokenizer(self.source, self.target, [self.pieces[id] for id in order])
+        """Return a tokenizer that numbers these ids of Marian from 0; the first are pad, unk, start and end."""
+        return self.native or _make_tokenizer(self.source, self.target, [self.pieces[id] for id in order])
 
 
 def read_vocabulary(folder: MarianFolder) -> Vocabulary:
     if not folder.has("source.spm") and folder.has("tokenizer.json"):
-        folder.read("tokenizer.json")  # its size is checked
-        ours = SubwordTokenizer.load(folder.file("tokenizer.json"))
-        return Vocabulary(ours.pieces(), SPECIAL_TOKENS.index(UNKNOWN), ours=ours)
+        folder.read("tokenizer.json")  # checks the size
+        native = SubwordTokenizer.load(folder.file("tokenizer.json"))
+        return Vocabulary(native.pieces(), UNK_ID, native=native)
     pieces = _read_pieces(folder)
     source, target = (_read_spm(folder, name) for name in ("source.spm", "target.spm"))
     return Vocabulary(pieces, pieces.index(UNKNOWN), source, target)
 
 
 def _read_pieces(folder: MarianFolder) -> list[str]:
-    """vocab.json as a list; its ids have to be all of 0 … V-1."""
+    """Return the pieces of vocab.json; their ids must be 0 … V-1."""
     ids = folder.json("vocab.json")
     if not all(type(id) is int for id in ids.values()) or sorted(ids.values()) != list(range(len(ids))):
-        raise UserError(f"{folder.path}/vocab.json does not number its {len(ids)} pieces from 0 on")
+        raise UserError(f"{folder.path}/vocab.json does not number its {len(ids)} pieces from 0")
     if UNKNOWN not in ids:
         raise UserError(f"{folder.path}/vocab.json has no {UNKNOWN}")
     return sorted(ids, key=ids.__getitem__)
 
 
 def _read_spm(folder: MarianFolder, name: str) -> Any:
-    """A SentencePiece model, parsed and checked; it is data, and nothing of it is run."""
+    """Parse a SentencePiece model, which is data and contains no code."""
+    messages: Any = require("sentencepiece.sentencepiece_model_pb2", extra="interop")
+    decode_error: type[Exception] = require("google.protobuf.message", extra="interop").DecodeError
+    proto, content = messages.ModelProto(), folder.read(name)
     try:
-        from sentencepiece import sentencepiece_model_pb2
-    except ImportError:
-        raise UserError("SentencePiece is not installed: pip install 'multihead[interop]'") from None
-    proto = getattr(sentencepiece_model_pb2, "ModelProto")()  # noqa: B009  # made at run time, unknown to mypy
-    try:
-        proto.ParseFromString(folder.read(name))
-    except Exception as error:  # the library's own, whose name depends on how it was built
-        raise UserError(f"{folder.path / name} is no SentencePiece model: {error}") from None
+        proto.ParseFromString(content)
+    except decode_error as error:
+        raise UserError(f"{folder.path / name} is not a SentencePiece model: {error}") from None
     if not proto.pieces:
-        raise UserError(f"{folder.path / name} is no SentencePiece model: it has no pieces")
+        raise UserError(f"{folder.path / name} is not a SentencePiece model: it has no pieces")
     if proto.trainer_spec.model_type != UNIGRAM or any(piece.type == BYTE for piece in proto.pieces):
-        raise UserError(f"{folder.path / name} is not of the kind that OPUS-MT has: unigram, without bytes")
+        raise UserError(f"{folder.path / name} is not a SentencePiece model of OPUS-MT: unigram, without bytes")
     return proto
 
 
@@ -87,40 +85,46 @@ def _scores(proto: Any) -> dict[str, float]:
 def _make_tokenizer(source: Any, target: Any, pieces: list[str]) -> SubwordTokenizer:
     scores, target_scores = _scores(source), _scores(target)
     least = min(scores.values(), default=0.0)
-    whole = {piece.piece for piece in source.pieces if piece.type == USER_DEFINED}
-    whole |= {piece for piece in pieces if piece.startswith(">>") and piece.endswith("<<")}  # codes of languages
-    named = SPECIAL_TOKENS + [piece if piece not in SPECIAL_TOKENS else f"{piece}'" for piece in pieces[4:]]
+    unsplit = {piece.piece for piece in source.pieces if piece.type == USER_DEFINED}
+    unsplit |= {piece for piece in pieces if piece.startswith(">>") and piece.endswith("<<")}  # language codes
+    names = SPECIAL_TOKENS + [piece if piece not in SPECIAL_TOKENS else f"{piece}'" for piece in pieces[4:]]
     vocabulary = []
-    for id, piece in enumerate(named):
-        if piece in scores or piece in whole or id < len(SPECIAL_TOKENS):
+    for id, piece in enumerate(names):
+        if piece in scores or piece in unsplit or id < len(SPECIAL_TOKENS):
             vocabulary.append((piece, scores.get(piece, least)))
-        elif len(piece) == 1:  # SentencePiece gives back what it does not know, and vocab.json may know it
+        elif len(piece) == 1:  # SentencePiece returns unknown characters, which vocab.json may have
             vocabulary.append((piece, least - UNKNOWN_PENALTY))
         else:
-            # Not below the least of the source: that decides how unlikely an unknown character is.
+            # Not below the least score of the source, which determines the score of unknown characters.
             vocabulary.append((TARGET_ONLY_PREFIX + piece, max(least, target_scores.get(piece, least))))
-    try:
-        backend = Tokenizer(models.Unigram(vocabulary, unk_id=SPECIAL_TOKENS.index(UNKNOWN), byte_fallback=False))
-        backend.normalizer = _normalizer(source.normalizer_spec)
-    except Exception as error:  # the library raises nothing narrower
-        raise UserError(f"source.spm cannot be read: {error}") from None
+    backend = Tokenizer(_from_spm(lambda: models.Unigram(vocabulary, unk_id=UNK_ID, byte_fallback=False)))
+    backend.normalizer = _normalizer(source.normalizer_spec)
     prefix = "always" if source.normalizer_spec.add_dummy_prefix else "never"
     backend.pre_tokenizer = pre_tokenizers.Sequence(
         [
             pre_tokenizers.Metaspace(SENTENCEPIECE_SPACE, prefix),
-            # A control symbol that stands in a text is cut in two, and so stays text.
+            # A special token that occurs in text is split, so that it stays text.
             pre_tokenizers.Split(Regex(r"<(?=(?:pad|unk|/?s)>)"), "isolated"),
         ]
     )
     backend.decoder = decoders.Sequence(
         [decoders.Replace(TARGET_ONLY_PREFIX, ""), decoders.Metaspace(SENTENCEPIECE_SPACE, prefix)]
     )
-    backend.add_tokens([AddedToken(piece, normalized=False, special=False) for piece in named if piece in whole])
+    backend.add_tokens([AddedToken(piece, normalized=False, special=False) for piece in names if piece in unsplit])
     return SubwordTokenizer(backend)
 
 
 def _normalizer(spec: Any) -> Any:
-    steps: list[Any] = [normalizers.Precompiled(spec.precompiled_charsmap)] if spec.precompiled_charsmap else []
+    charsmap = spec.precompiled_charsmap
+    steps: list[Any] = [_from_spm(lambda: normalizers.Precompiled(charsmap))] if charsmap else []
     if spec.remove_extra_whitespaces:
         steps += [normalizers.Strip(), normalizers.Replace(Regex(" {2,}"), " ")]
     return normalizers.Sequence(steps)
+
+
+def _from_spm(make: Callable[[], Any]) -> Any:
+    """Call the tokenizers library with content of source.spm, which it may reject."""
+    try:
+        return make()
+    except Exception as error:  # the library raises nothing narrower
+        raise UserError(f"source.spm cannot be read: {error}") from None

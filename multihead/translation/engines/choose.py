@@ -2,12 +2,11 @@
 
 import threading
 from collections.abc import Callable, Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
 from multihead.config.schema import SearchConfig
-from multihead.errors import UserError
-from multihead.interop.ctranslate2_export import has_ctranslate2, import_ctranslate2, unsupported_by_ctranslate2
+from multihead.errors import UserError, require
+from multihead.interop.ctranslate2_export import has_ctranslate2, unsupported_by_ctranslate2
 from multihead.interop.export_cache import cached_export
 from multihead.storage.model_folder import ModelFolder
 from multihead.translation.engine import Engine, SearchResult, Segment
@@ -76,9 +75,7 @@ def choose_engine(name: str, folders: Sequence[ModelFolder], models: LazyModels,
         return make_torch_engine()
     if len(folders) > 1:
         raise UserError("CTranslate2 searches with a single model: use --engine torch for an ensemble")
-    export = cached_export(
-        models()[0], folder.tokenizer(), _published_folder(folder), quantization or "int8", folder.shortlist()
-    )
+    export = cached_export(folder, quantization or "int8")
     fast = CTranslate2Engine(export, folder.config.model, n_threads, one_sentence_per_batch=kind == "auto")
     return AutoEngine(fast, make_torch_engine) if kind == "auto" else fast
 
@@ -97,13 +94,8 @@ def ctranslate2_is_faster(folders: Sequence[ModelFolder]) -> bool:
 
 
 def _has_gpu() -> bool:
-    if not import_ctranslate2().get_cuda_device_count():
+    if not require("ctranslate2", extra="interop").get_cuda_device_count():
         return False
     from multihead.hardware.device import pick_device  # torch may be a build for CPUs only
 
     return pick_device().type != "cpu"
-
-
-def _published_folder(folder: ModelFolder) -> Path:
-    """Return the folder that the user named: of a checkpoint, the run that it belongs to."""
-    return folder.path.parent.parent if folder.path.parent.name == "checkpoints" else folder.path

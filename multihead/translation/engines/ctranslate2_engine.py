@@ -20,8 +20,8 @@ import numpy as np
 from multihead.concurrency import n_threads as default_threads
 from multihead.config.schema import ModelConfig, SearchConfig
 from multihead.data.bucketing import length_buckets
-from multihead.errors import UserError
-from multihead.interop.ctranslate2_export import VOCABULARY_MAP, import_ctranslate2
+from multihead.errors import UserError, require
+from multihead.interop.ctranslate2_export import VOCABULARY_MAP
 from multihead.text.tokenizer import EOS_ID, NEVER_GENERATED, SPECIAL_TOKENS
 from multihead.translation.engine import Hypothesis, SearchResult, Segment, length_penalty
 
@@ -69,7 +69,9 @@ class CTranslate2Engine:
         try:
             self._pieces: list[str] = json.loads((folder / "shared_vocabulary.json").read_text(encoding="utf-8"))
             with _torch_threads_restored():
-                self._translator = import_ctranslate2().Translator(str(folder), device="cpu", **options)
+                self._translator = require("ctranslate2", extra="interop").Translator(
+                    str(folder), device="cpu", **options
+                )
         except (OSError, ValueError, RuntimeError) as error:
             raise UserError(f"CTranslate2 cannot load {folder}: {error}") from None
         self._ids = {piece: id for id, piece in enumerate(self._pieces)}
