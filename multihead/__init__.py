@@ -65,6 +65,7 @@ def train(
         valid_target=path(valid_target),
         data=path(data),
         preset=preset,
-        settings={**(settings or {}), **({"train.base_model": str(start_from)} if start_from else {})},
+        settings=settings or {},
+        options={"train.base_model": str(start_from) if start_from else None},
     )
     return run(request)

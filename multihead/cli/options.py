@@ -1,13 +1,12 @@
 """Options that several commands share."""
 
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from multihead.config.resolve import parse_settings, read_toml, search_config
-from multihead.config.schema import ALPHA, ENGINES, SearchConfig, Settings, check_engine
+from multihead.config.resolve import search_config
+from multihead.config.schema import ALPHA, ENGINES, SearchConfig, check_engine
 from multihead.errors import UsageError
 
 Model = Annotated[str, typer.Argument(help="A model folder, the name of a bundled model, or hf:owner/name.")]
@@ -15,37 +14,42 @@ Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 SetOptions = Annotated[
     list[str] | None, typer.Option("--set", metavar="FIELD=VALUE", help="Any other setting: --set train.warmup=8000.")
 ]
-Picture = Annotated[Path | None, typer.Option("--output", help="A picture to write, .png.")]
+Picture = Annotated[Path | None, typer.Option("--output", help="A .png picture to write.")]
 
 Source = Annotated[
-    list[Path] | None, typer.Option(help="Text to translate from; plain, .gz or - for standard input. May be repeated.")
+    list[Path] | None, typer.Option(help="Text to translate from: plain, .gz, or - for standard input. Repeatable.")
 ]
 Target = Annotated[list[Path] | None, typer.Option(help="Its translation, line by line; one for each --source.")]
 Weight = Annotated[
     list[float] | None,
-    typer.Option(help="How often the pairs of a --source come in an epoch; one for each, by default 1."),
+    typer.Option(help="How often the pairs of a --source occur in an epoch; one for each.  [default: 1]"),
 ]
-Output = Annotated[Path, typer.Option(help="Folder to write; given again, the run in it goes on.")]
-ValidSource = Annotated[Path | None, typer.Option(help="Validation text; without it a slice is held out.")]
+Output = Annotated[Path, typer.Option(help="Folder to write; a run that is in it is resumed.")]
+ValidSource = Annotated[Path | None, typer.Option(help="Validation text.  [default: a slice of the text is held out]")]
 ValidTarget = Annotated[Path | None, typer.Option(help="Its translation.")]
+Preset = Annotated[
+    str | None,
+    typer.Option(
+        help="tiny, small, thorough, base, big, small-fast, base-fast, rnn-attention, convs2s, bytenet or table3-....  "
+        "[default: fits text and time]"
+    ),
+]
 VocabSize = Annotated[
-    int | None, typer.Option(help="Pieces in the joint vocabulary; chosen by corpus size if not given.")
+    int | None, typer.Option(help="Size of the joint vocabulary.  [default: by the size of the corpus]")
 ]
 BaseModelName = Annotated[
-    str | None, typer.Option("--from", help="A trained model to start from: its shape, vocabulary and weights.")
+    str | None, typer.Option("--from", help="A base model to fine-tune: its shape, vocabulary and weights.")
 ]
+Steps = Annotated[int | None, typer.Option(help="Stop after this many steps.")]
+Minutes = Annotated[float | None, typer.Option(help="Stop after this much time, preparation included.")]
 SourceLang = Annotated[
-    str | None, typer.Option(help="Language of the source, such as en; guessed from a.en if not given.")
+    str | None, typer.Option(help="Source language, such as en.  [default: from the name of a file a.en]")
 ]
-TargetLang = Annotated[str | None, typer.Option(help="Language of the target.")]
-PRESET_HELP = (
-    "tiny, small, thorough, base, big, small-fast, base-fast, rnn-attention, convs2s, bytenet or table3-...; "
-    "chosen by text and time if not given."
-)
+TargetLang = Annotated[str | None, typer.Option(help="Target language.")]
 RunFile = Annotated[Path | None, typer.Option("--config", help="A TOML file with settings: [train] warmup = 8000.")]
 
 
-Beam = Annotated[int, typer.Option(help="Hypotheses kept at every step; 1 is greedy.")]
+Beam = Annotated[int, typer.Option(help="Beam size; 1 is greedy.")]
 Alpha = Annotated[
     float | None,
     typer.Option(help=f"Length penalty ((5 + length) / 6)^alpha.  [default: what the model stores, else {ALPHA}]"),
@@ -63,25 +67,21 @@ Engine = Annotated[
 ]
 Exact = Annotated[bool, typer.Option("--exact", help="The reference search: torch in float32, no shortlist, no guard.")]
 NoGuard = Annotated[
-    bool, typer.Option("--no-guard", help="Do not search again for what is empty, repeats itself or loses a number.")
+    bool,
+    typer.Option("--no-guard", help="Do not search again if an output is empty, repeats itself or loses a number."),
 ]
 
 
 def search_options(exact: bool, no_guard: bool, **options: object) -> SearchConfig:
-    """A search as the command line describes it."""
+    """Return the search settings that the options describe."""
     if exact:
         options |= {"shortlist": False}
     return search_config(guard=not (exact or no_guard), **options)
 
 
 def engine_name(engine: str, exact: bool) -> str:
+    """Return the name of the engine to use."""
     check_engine(engine)
     if exact and engine not in ("auto", "torch"):
         raise UsageError(f"--exact searches with torch in float32: leave out --engine {engine}")
     return "torch" if exact else engine
-
-
-def user_settings(run_file: Path | None, settings: list[str] | None, options: Mapping[str, object]) -> Settings:
-    """What the user set: the run file, then --set, then the options that have a name of their own."""
-    given = {name: value for name, value in options.items() if value is not None}
-    return {**(read_toml(run_file) if run_file else {}), **parse_settings(settings or []), **given}

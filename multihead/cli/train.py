@@ -1,4 +1,4 @@
-"""TODO."""
+"""`multihead train`, `prepare`, `plan` and `average`."""
 
 import json
 from pathlib import Path
@@ -7,24 +7,29 @@ from typing import Annotated
 import typer
 
 from multihead.cli.options import (
-    PRESET_HELP,
     BaseModelName,
     Json,
+    Minutes,
     Output,
+    Preset,
     RunFile,
     SetOptions,
     Source,
     SourceLang,
+    Steps,
     Target,
     TargetLang,
     ValidSource,
     ValidTarget,
     VocabSize,
     Weight,
-    user_settings,
 )
+from multihead.config.resolve import parse_settings
 from multihead.console import say
-from multihead.errors import UsageError, UserError
+
+PreparedCorpus = Annotated[
+    Path | None, typer.Option("--data", help="A corpus made by `multihead prepare`, in place of text.")
+]
 
 
 def train_command(
@@ -34,12 +39,12 @@ def train_command(
     weight: Weight = None,
     valid_source: ValidSource = None,
     valid_target: ValidTarget = None,
-    data: Annotated[Path | None, typer.Option(help="A corpus made by `multihead prepare`, instead of text.")] = None,
-    preset_name: Annotated[str | None, typer.Option("--preset", help=PRESET_HELP)] = None,
+    data: PreparedCorpus = None,
+    preset: Preset = None,
     vocab_size: VocabSize = None,
-    start: BaseModelName = None,
-    steps: Annotated[int | None, typer.Option(help="Stop after this many steps.")] = None,
-    minutes: Annotated[float | None, typer.Option(help="Stop after this much time, everything included.")] = None,
+    base_model: BaseModelName = None,
+    steps: Steps = None,
+    minutes: Minutes = None,
     source_lang: SourceLang = None,
     target_lang: TargetLang = None,
     settings: SetOptions = None,
@@ -49,14 +54,7 @@ def train_command(
     from multihead.runs.request import TrainingRequest
     from multihead.runs.train import train
 
-    options = {
-        "model.vocab_size": vocab_size,
-        "train.base_model": start,
-        "train.steps": steps,
-        "train.minutes": minutes,
-        "data.source_lang": source_lang,
-        "data.target_lang": target_lang,
-    }
+    options = _options(vocab_size, base_model, source_lang, target_lang, steps, minutes)
     request = TrainingRequest(
         output=output,
         source=source or None,
@@ -65,10 +63,54 @@ def train_command(
         valid_source=valid_source,
         valid_target=valid_target,
         data=data,
-        preset=preset_name,
-        settings=user_settings(config, settings, options),
+        preset=preset,
+        run_file=config,
+        settings=parse_settings(settings or []),
+        options=options,
     )
     train(request)
+
+
+def plan_command(
+    output: Annotated[Path, typer.Option(help="Folder that the run would write.")] = Path("run"),
+    source: Source = None,
+    target: Target = None,
+    weight: Weight = None,
+    valid_source: ValidSource = None,
+    valid_target: ValidTarget = None,
+    data: PreparedCorpus = None,
+    preset: Preset = None,
+    vocab_size: VocabSize = None,
+    base_model: BaseModelName = None,
+    steps: Steps = None,
+    minutes: Minutes = None,
+    source_lang: SourceLang = None,
+    target_lang: TargetLang = None,
+    settings: SetOptions = None,
+    config: RunFile = None,
+    measure_steps: Annotated[int, typer.Option(min=1, help="Steps that are measured.")] = 5,
+    as_json: Json = False,
+) -> None:
+    """Estimate hours, memory and disk of a training run before it starts; takes the options of `multihead train`."""
+    from multihead.runs.estimate import estimate_run
+    from multihead.runs.request import TrainingRequest
+
+    options = _options(vocab_size, base_model, source_lang, target_lang, steps, minutes)
+    request = TrainingRequest(
+        output=output,
+        source=source or None,
+        target=target or None,
+        weights=weight or (),
+        valid_source=valid_source,
+        valid_target=valid_target,
+        data=data,
+        preset=preset,
+        run_file=config,
+        settings=parse_settings(settings or []),
+        options=options,
+    )
+    estimate = estimate_run(request, measure_steps)
+    print(json.dumps(estimate.figures(), indent=2) if as_json else estimate.as_text())
 
 
 def prepare_command(
@@ -79,76 +121,59 @@ def prepare_command(
     valid_source: ValidSource = None,
     valid_target: ValidTarget = None,
     vocab_size: VocabSize = None,
-    start: BaseModelName = None,
+    base_model: BaseModelName = None,
     source_lang: SourceLang = None,
     target_lang: TargetLang = None,
     settings: SetOptions = None,
     config: RunFile = None,
 ) -> None:
-    """Clean a corpus, learn its tokenizer and write token shards; says what was dropped and why."""
+    """Clean a corpus, learn its tokenizer and write token shards; prints what was dropped and why."""
     from rich.console import Console
 
-    from multihead.config.resolve import configure
     from multihead.console import log_to
-    from multihead.data.parallel_text import from_files, guess_languages
-    from multihead.data.prepare import prepare
-    from multihead.runs.base_model import open_base_model
+    from multihead.runs.request import TrainingRequest
+    from multihead.runs.setup import prepare_corpus
 
-    languages = {"data.source_lang": source_lang, "data.target_lang": target_lang}
-    given = user_settings(config, settings, {"model.vocab_size": vocab_size, "train.base_model": start, **languages})
-    if not source or not target:
-        raise UsageError("--source and --target are needed: the text to prepare, and its translation")
-    run_config = configure(guess_languages(source, target), given)
-    model = open_base_model(run_config.train.base_model) if run_config.train.base_model else None
-    if model:
-        run_config = model.kept_in(run_config, given)
-    valid = (valid_source, valid_target) if valid_source and valid_target else None
-    if bool(valid_source) != bool(valid_target):
-        raise UsageError("--valid-source and --valid-target go together")
-    text = from_files(source, target, valid, weight or ())
-    vocabulary = model.tokenizer if model else vocab_size
-    prepare(text, output, run_config.data, vocabulary, log_to(Console(stderr=True)))
+    request = TrainingRequest(
+        output=output,
+        source=source or None,
+        target=target or None,
+        weights=weight or (),
+        valid_source=valid_source,
+        valid_target=valid_target,
+        run_file=config,
+        settings=parse_settings(settings or []),
+        options=_options(vocab_size, base_model, source_lang, target_lang),
+    )
+    prepare_corpus(request, log_to(Console(stderr=True)))
 
 
 def average_command(
-    run: Annotated[Path, typer.Argument(help="The folder of a training run.")],
+    run: Annotated[Path, typer.Argument(help="Folder of a training run.")],
     output: Annotated[Path, typer.Option(help="Model folder to write.")],
-    last: Annotated[int, typer.Option(min=1, help="How many of the newest checkpoints.")] = 5,
+    last: Annotated[int, typer.Option(min=1, help="Number of newest checkpoints.")] = 5,
 ) -> None:
     """Average the last checkpoints of a run into a model (§6.1)."""
-    from multihead.model.weights import to_arrays
-    from multihead.storage.checkpoints import saved_steps
-    from multihead.storage.model_folder import Provenance, read_search, save_model
-    from multihead.storage.shortlist import load_shortlist
-    from multihead.training.checkpoint import average_checkpoints, load_checkpoint
+    from multihead.runs.publish import publish_average
 
-    steps = saved_steps(run / "checkpoints")[-last:]
-    if not steps:
-        raise UserError(f"there are no checkpoints in {run}")
-    folders = [run / "checkpoints" / f"step-{step}" for step in steps]
-    newest = load_checkpoint(folders[-1])
-    provenance = Provenance(steps=steps[-1], published=f"the average of steps {', '.join(map(str, steps))}")
-    weights = average_checkpoints(folders)
-    output.mkdir(parents=True, exist_ok=True)
-    if words := load_shortlist(run):
-        words.save(output)
-    search = read_search(run)
-    save_model(output, to_arrays(weights), newest.config, newest.tokenizer_json, provenance, search)
+    steps = publish_average(run, output, last)
     say(f"averaged {len(steps)} checkpoints, steps {steps[0]:,} to {steps[-1]:,}, into {output}")
 
 
-def plan_command(
-    source: Annotated[list[Path], typer.Option(help="Text to train on; plain or .gz. May be repeated.")],
-    target: Annotated[list[Path], typer.Option(help="Its translation, line by line; one for each --source.")],
-    output: Annotated[Path, typer.Option(help="Where the run would write.")] = Path("."),
-    preset_name: Annotated[str | None, typer.Option("--preset", help=PRESET_HELP)] = None,
-    steps: Annotated[int, typer.Option(min=1, help="Steps that are measured.")] = 5,
-    settings: SetOptions = None,
-    config: RunFile = None,
-    as_json: Json = False,
-) -> None:
-    """Say what a training run will need, before it: hours, memory and disk here, and hours on GPUs."""
-    from multihead.runs.estimate import estimate_run
-
-    made = estimate_run((source, target), preset_name, user_settings(config, settings, {}), output, steps)
-    print(json.dumps(made.to_dict(), indent=2) if as_json else made.as_text())
+def _options(
+    vocab_size: int | None,
+    base_model: str | None,
+    source_lang: str | None,
+    target_lang: str | None,
+    steps: int | None = None,
+    minutes: float | None = None,
+) -> dict[str, object]:
+    """Return the settings of options; None where an option was not given."""
+    return {
+        "model.vocab_size": vocab_size,
+        "train.base_model": base_model,
+        "data.source_lang": source_lang,
+        "data.target_lang": target_lang,
+        "train.steps": steps,
+        "train.minutes": minutes,
+    }

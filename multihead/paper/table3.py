@@ -21,6 +21,7 @@ from multihead.errors import UsageError, UserError
 from multihead.model.transformer import Transformer
 from multihead.model.weights import count_parameters
 from multihead.runs.request import TrainingRequest
+from multihead.runs.setup import would_resume
 from multihead.runs.train import train
 from multihead.storage.checkpoints import saved_steps
 from multihead.storage.model_folder import published_step, read_config, read_provenance
@@ -226,20 +227,14 @@ def train_rows(study: Study, rows: Sequence[str], log: Log) -> dict[str, Record]
 
 
 def is_complete(request: TrainingRequest) -> bool:
-    """True if a row has been trained to its end with just these settings, on just this text."""
-    folder, data = request.output, request.data
+    """Return whether a row has been trained to its end with these settings on this text."""
+    folder = request.output
     steps = saved_steps(folder / "checkpoints")
-    if not steps or data is None:
+    if not steps or not would_resume(request) or published_step(folder) != steps[-1]:
         return False
-    if (folder / "data").resolve() != data.resolve():
-        raise UserError(f"{folder} was trained on {(folder / 'data').resolve()}: choose another --output")
-    stored = read_config(folder)
-    asked = configure(preset(request.preset or "base"), request.settings, start=stored)
-    if asked != stored or published_step(folder) != steps[-1]:
-        return False
-    spent = read_provenance(folder)
-    had_its_time = bool(asked.train.minutes) and (spent.seconds or 0) >= training_seconds(asked.train) - 0.1
-    return had_its_time or (spent.steps or 0) >= asked.train.steps or asked.train.patience > 0
+    train, spent = read_config(folder).train, read_provenance(folder)
+    used_its_time = bool(train.minutes) and (spent.seconds or 0) >= training_seconds(train) - 0.1
+    return used_its_time or (spent.steps or 0) >= train.steps or train.patience > 0
 
 
 def _outcome(folder: Path) -> Record:

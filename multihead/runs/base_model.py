@@ -1,26 +1,28 @@
-"""A run that starts from a trained model and has other text, also called fine-tuning: `multihead train --from MODEL`.
+"""Fine-tuning: the base model that a run starts from (`multihead train --from MODEL`).
 
-What the model is stays: its shape, its vocabulary and, at first, its weights. How it is trained is for the run to say.
+Its shape, vocabulary and initial weights are the model's; how it is trained is up to the run.
 """
 
-from dataclasses import dataclass
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
 from pathlib import Path
 
-from multihead.config.resolve import configure, flatten
+from multihead.config.fit import for_fine_tuning
+from multihead.config.resolve import Layer, Source, flatten
 from multihead.config.schema import RunConfig, Settings
-from multihead.errors import UsageError, UserError
+from multihead.errors import UserError
 from multihead.interop.hub import find_model, is_on_hub
 from multihead.model.transformer import Transformer
 from multihead.model.weights import load_model
 from multihead.text.tokenizer import SubwordTokenizer
 
-KEPT_DATA = ("data.tokenizer", "data.tree")  # what a vocabulary and a shape say of the text
-SHORTLIST_FOLDER = "start"  # folder of a run that keeps the model's shortlist, since the model itself may be removed
+FIXED_DATA_FIELDS = ("data.tokenizer", "data.tree")  # of the text, but properties of the vocabulary and the shape
+SHORTLIST_FOLDER = "start"  # copy of the base model's shortlist in a run, which outlives the base model
 
 
 @dataclass(frozen=True, slots=True)
 class BaseModel:
-    """A model to start from."""
+    """A model to fine-tune."""
 
     name: str
     folder: Path
@@ -29,58 +31,57 @@ class BaseModel:
     config: RunConfig
 
     @property
-    def kept(self) -> Settings:
-        """What a run cannot change; dropout has no weights."""
+    def fixed_settings(self) -> Settings:
+        """The settings that a run cannot change: all of the shape but dropout, which has no weights."""
         return {name: value for name, value in flatten(self.config).items() if is_fixed(name)}
 
-    def kept_in(self, asked: RunConfig, settings: Settings) -> RunConfig:
-        """What was asked for, with the model as it is.
-
-        A preset's shape is passed over; a setting that would make it another model is refused.
-        """
-        wanted = flatten(asked)
-        for name, value in self.kept.items():
-            if name in settings and wanted[name] != value:
-                raise UsageError(f"--from {self.name}: that model has {name}={value}, not {wanted[name]}")
-        languages = {name: wanted[name] or value for name, value in self._languages().items()}
-        return configure(self.kept, languages, start=asked)
-
-    def _languages(self) -> Settings:
-        return {"data.source_lang": self.config.data.source_lang, "data.target_lang": self.config.data.target_lang}
+    def apply_to(self, layers: Iterable[Layer]) -> list[Layer]:
+        """Return the layers of a run that fine-tunes this model."""
+        data, name = self.config.data, f"base model {self.name}"
+        return [
+            Layer(Source.DEFAULT, {"data.source_lang": data.source_lang, "data.target_lang": data.target_lang}, name),
+            *(fine_tuning_layer(layer) if layer.source is Source.PRESET else layer for layer in layers),
+            Layer(Source.FIXED, self.fixed_settings, name),
+        ]
 
     def check_vocabulary(self, data: Path) -> None:
-        """Refuse a corpus that was prepared for another model."""
+        """Refuse a corpus that was prepared with another vocabulary."""
         if SubwordTokenizer.load(data / "tokenizer.json").to_json() != self.tokenizer.to_json():
             raise UserError(
-                f"the text in {data} was prepared with another vocabulary than that of {self.name}: "
-                f"`multihead prepare --from {self.name}` takes the model's"
+                f"{data} was prepared with a different vocabulary than {self.name}; prepare it again with "
+                f"`multihead prepare --from {self.name}`"
             )
 
 
 def is_fixed(name: str) -> bool:
-    """Return whether a setting is the model's own."""
-    return name in KEPT_DATA or (name.startswith("model.") and name != "model.dropout")
+    """Return whether a setting is a property of the base model."""
+    return name in FIXED_DATA_FIELDS or (name.startswith("model.") and name != "model.dropout")
+
+
+def fine_tuning_layer(preset: Layer) -> Layer:
+    """Return a preset without its shape, and with a lower learning rate and fewer steps."""
+    settings = {name: value for name, value in for_fine_tuning(preset.settings).items() if not is_fixed(name)}
+    return replace(preset, settings=settings, name=f"{preset.name}, fine-tuning")
 
 
 def is_same_model(one: str, other: str) -> bool:
     """Return whether two values of `--from` name one model, as `m` and `./m` do."""
-    return one == other or ("" not in (one, other) and _place(one) == _place(other))
+    return one == other or ("" not in (one, other) and _location(one) == _location(other))
 
 
-def _place(name: str) -> str:
+def _location(name: str) -> str:
     try:
         return name if is_on_hub(name) else str(find_model(name).resolve())
-    except UserError:  # a run resumes without the model that it started from
+    except UserError:  # a run can be resumed after its base model was removed
         return str(Path(name).resolve())
 
 
 def open_base_model(name: str) -> BaseModel:
-    """The model of that name, if it can be trained on."""
+    """Load a model to fine-tune, by its folder or name."""
     folder = find_model(name)
-    model, tokenizer, its_config = load_model(folder)
-    if its_config.data.tokenizer == "unigram":
+    model, tokenizer, config = load_model(folder)
+    if config.data.tokenizer == "unigram":
         raise UserError(
-            f"--from {name}: an imported model translates, but cannot be trained on: "
-            "its vocabulary reads a source and does not cut a target into pieces"
+            f"--from {name}: imported models cannot be fine-tuned: their tokenizer encodes the source language only"
         )
-    return BaseModel(name, folder, model, tokenizer, its_config)
+    return BaseModel(name, folder, model, tokenizer, config)

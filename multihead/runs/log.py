@@ -1,9 +1,9 @@
-"""TODO."""
+"""The log of a run: log.jsonl, TensorBoard events, progress on the terminal, and a figure of the curves."""
 
 import json
 import math
 from pathlib import Path
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 from rich.console import Console
 from rich.progress import BarColumn, Progress, ProgressColumn, Task, TextColumn
@@ -14,10 +14,13 @@ from multihead.figures import MUTED_COLOR, PALETTE, add_legend, new_figure, save
 from multihead.storage.files import write_text_atomic
 from multihead.training.metrics import Metrics
 
+if TYPE_CHECKING:
+    from torch.utils.tensorboard.writer import SummaryWriter
+
 LOG_FILE = "log.jsonl"
 CURVES_FILE = "training.png"
 
-# How a figure is written for people; what is not named here is for files only.
+# How metrics are shown; all others are written to files only.
 _SHOWN = {
     "loss": "loss {:.3f}",
     "perplexity": "perplexity {:.2f}",
@@ -30,28 +33,32 @@ _SHOWN = {
 
 
 class TrainingLog:
-    """Records figures by step; a context that shows progress while it is open."""
+    """Writes metrics to log.jsonl and TensorBoard, and shows progress on the terminal while it is open as a context.
 
-    def __init__(self, folder: Path, console: Console, after_step: int = 0) -> None:
-        from torch.utils.tensorboard.writer import SummaryWriter
+    A disabled log, which all ranks but rank 0 have, does nothing.
+    """
 
-        self._folder = folder
-        self._console = console
-        self._talk = log_to(console)
-        self._forget_after(after_step)
-        self._events = SummaryWriter(str(folder / "tensorboard"), purge_step=after_step + 1)
+    def __init__(self, folder: Path, console: Console, after_step: int = 0, enabled: bool = True) -> None:
+        self._folder, self._console, self._enabled = folder, console, enabled
         self._progress = Progress(
             TextColumn("{task.fields[step]}"),
             BarColumn(),
-            TextColumn("{task.fields[figures]}"),
+            TextColumn("{task.fields[metrics]}"),
             _TimeLeft(),
             console=console,
-            disable=not console.is_terminal,
+            disable=not (enabled and console.is_terminal),
         )
-        self._task = self._progress.add_task("", total=1.0, step="", figures="", left=None)
+        self._task = self._progress.add_task("", total=1.0, step="", metrics="", left=None)
+        self._events = self._open_events(after_step) if enabled else None
 
-    def _forget_after(self, step: int) -> None:
-        """Drop what was logged after the checkpoint that the run goes on from; it is about to be logged again."""
+    def _open_events(self, after_step: int) -> "SummaryWriter":
+        from torch.utils.tensorboard.writer import SummaryWriter
+
+        self._truncate_after(after_step)
+        return SummaryWriter(str(self._folder / "tensorboard"), purge_step=after_step + 1)
+
+    def _truncate_after(self, step: int) -> None:
+        """Drop records after the checkpoint that the run resumes from; they are about to be logged again."""
         records = [record for record in read_log(self._folder) if record["step"] <= step]
         write_text_atomic(self._folder / LOG_FILE, "".join(json.dumps(record) + "\n" for record in records))
 
@@ -61,56 +68,39 @@ class TrainingLog:
 
     def __exit__(self, *_: object) -> None:
         self._progress.stop()
-        self._events.close()
+        if self._events:
+            self._events.close()
 
     def say(self, line: str) -> None:
-        """One line for people."""
-        self._talk(line)
+        """Print a line."""
+        if self._enabled:
+            log_to(self._console)(line)
 
-    def record(self, step: int, figures: Metrics, seconds_left: float | None = None) -> None:
-        """Write figures to the files, and in words to the terminal."""
+    def record(self, step: int, metrics: Metrics, seconds_left: float | None = None) -> None:
+        """Write metrics to the files, and show them."""
+        if not self._events:
+            return
         with (self._folder / LOG_FILE).open("a", encoding="utf-8") as file:
-            # JSON has no word for what is infinite or undefined.
-            finite = {name: value if math.isfinite(value) else None for name, value in figures.items()}
+            # JSON has no infinite or undefined numbers.
+            finite = {name: value if math.isfinite(value) else None for name, value in metrics.items()}
             file.write(json.dumps({"step": step, **finite}) + "\n")
-        for name, value in figures.items():
+        for name, value in metrics.items():
             self._events.add_scalar(name, value, step)
-        words = " · ".join(form.format(figures[name]) for name, form in _SHOWN.items() if name in figures)
-        if self._console.is_terminal and "loss" in figures:
-            self._progress.update(self._task, figures=words, left=seconds_left)
+        shown = " · ".join(template.format(metrics[name]) for name, template in _SHOWN.items() if name in metrics)
+        if self._console.is_terminal and "loss" in metrics:
+            self._progress.update(self._task, metrics=shown, left=seconds_left)
         else:
             left = "" if seconds_left is None else f" · {duration(seconds_left)} left"
-            self.say(f"step {step:,} · {words}{left}")
+            self.say(f"step {step:,} · {shown}{left}")
 
     def progress(self, step: int, share: float) -> None:
-        """Move the bar: `share` of the run is done."""
+        """Show that this share of the run is done."""
         self._progress.update(self._task, completed=min(share, 1.0), step=f"step {step:,}")
 
     def draw(self) -> None:
-        """Write the picture of the curves so far."""
-        draw_curves(read_log(self._folder), self._folder / CURVES_FILE)
-
-
-class NullLog:
-    """The journal of every process but the first: nothing is said twice."""
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        pass
-
-    def say(self, line: str) -> None:
-        pass
-
-    def record(self, step: int, figures: Metrics, seconds_left: float | None = None) -> None:
-        pass
-
-    def progress(self, step: int, share: float) -> None:
-        pass
-
-    def draw(self) -> None:
-        pass
+        """Write the figure of the curves so far."""
+        if self._enabled:
+            draw_curves(read_log(self._folder), self._folder / CURVES_FILE)
 
 
 class _TimeLeft(ProgressColumn):
@@ -120,7 +110,7 @@ class _TimeLeft(ProgressColumn):
 
 
 def read_log(folder: Path) -> list[dict[str, Any]]:
-    """The records of log.jsonl; a last line that a crash cut off is left out."""
+    """Return the records of log.jsonl without a last line that a crash cut off."""
     path = folder / LOG_FILE
     if not path.exists():
         return []
@@ -136,7 +126,7 @@ def read_log(folder: Path) -> list[dict[str, Any]]:
 
 
 def draw_curves(records: list[dict[str, Any]], path: Path) -> None:
-    """Loss of training and validation, and BLEU, over steps."""
+    """Draw training loss, validation loss and BLEU over steps."""
     figure = new_figure(10, 4)
     losses, scores = figure.subplots(1, 2)
     for axes, name, label, color in (

@@ -1,4 +1,4 @@
-"""The model card: what a published model is, what it was made from, what it cost, and how good it is."""
+"""The model card: shape, data, training cost and scores of a published model."""
 
 from pathlib import Path
 

@@ -1,55 +1,62 @@
-"""What a user asks for, and what it is settled as: text, preset, vocabulary, dropout; a run is a function of that."""
+"""What a user asks for: text, a folder to write, and settings as they were given."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from multihead.config.resolve import Layer, Source, user_layers
 from multihead.config.schema import Settings
 from multihead.data import embedded_corpus
-from multihead.data.parallel_text import (
-    Files,
-    ParallelText,
-    from_files,
-    guess_languages,
-)
+from multihead.data.parallel_text import Files, ParallelText, from_files, guess_languages
 from multihead.errors import UsageError
 
 MODEL_VOCAB = "model.vocab_size"
-START_FROM = "train.base_model"
+BASE_MODEL = "train.base_model"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TrainingRequest:
-    """What a user asks for. Without `source` and `data` the embedded corpus is taken."""
+    """The input of `multihead train`, `plan` and `prepare`; without `source` and `data` it is the embedded corpus.
+
+    Settings are parsed and checked when a request is made.
+    """
 
     output: Path
     source: Files | None = None  # one corpus, or several
     target: Files | None = None
-    weights: Sequence[float] = ()  # how often the pairs of each corpus come in an epoch; once, if nothing is said
+    weights: Sequence[float] = ()  # how often the pairs of each corpus occur in an epoch; 1 if not given
     valid_source: Path | None = None
     valid_target: Path | None = None
-    data: Path | None = None  # a corpus that `multihead prepare` made
+    data: Path | None = None  # a corpus made by `multihead prepare`
     preset: str | None = None
-    settings: Settings = field(default_factory=dict)
+    run_file: Path | None = None  # TOML
+    settings: Settings = field(default_factory=dict)  # of --set, by dotted name
+    options: Settings = field(default_factory=dict)  # of options such as --steps, by dotted name; None: not given
+    layers: list[Layer] = field(init=False, repr=False, compare=False)  # the four above
 
     def __post_init__(self) -> None:
         for one, other in (("source", "target"), ("valid_source", "valid_target")):
             if (getattr(self, one) is None) != (getattr(self, other) is None):
-                raise UsageError(f"--{one} and --{other} go together".replace("_", "-"))
+                raise UsageError(f"--{one} and --{other} must be given together".replace("_", "-"))
         if self.data and (self.source or self.valid_source):
-            raise UsageError("--data is a corpus that is prepared already: it takes no --source or --valid-source")
+            raise UsageError("--data is a prepared corpus; --source and --valid-source cannot be given with it")
         if self.valid_source and not self.source:
-            raise UsageError("--valid-source needs --source")
+            raise UsageError("--valid-source requires --source")
+        layers = user_layers(self.preset, self.run_file, self.settings, self.options)
+        object.__setattr__(self, "layers", layers)
 
     def text(self) -> ParallelText:
+        """Return the raw text to prepare."""
         if self.source and self.target:
             valid = (self.valid_source, self.valid_target) if self.valid_source and self.valid_target else None
             return from_files(self.source, self.target, valid, self.weights)
         return embedded_corpus.embedded_text()
 
-    def languages(self) -> Settings:
+    def language_layer(self) -> Layer:
+        """Return the languages that the names of the files tell; those of a prepared corpus are recorded in it."""
         if self.data:
-            return {}
+            return Layer(Source.DEFAULT, {}, "corpus")
         if not self.source or not self.target:
-            return embedded_corpus.LANGUAGES
-        return guess_languages(self.source, self.target)
+            return Layer(Source.DEFAULT, embedded_corpus.LANGUAGES, "embedded corpus")
+        known = {name: code for name, code in guess_languages(self.source, self.target).items() if code}
+        return Layer(Source.DEFAULT, known, "file names")

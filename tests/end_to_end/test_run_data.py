@@ -78,7 +78,7 @@ def forget_the_corpus(run: Path) -> None:
 
 
 def test_a_vocabulary_size_that_the_prepared_corpus_does_not_have_is_refused(p1: Path, tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match=r"was prepared with model\.vocab_size=270, not 2000"):
+    with pytest.raises(UsageError, match=r"has model\.vocab_size=270, but --set sets model\.vocab_size=2000"):
         train(request(tmp_path / "run", p1, {"model.vocab_size": "2000"}))
     assert not (tmp_path / "run").exists()
 
@@ -96,7 +96,7 @@ def test_a_vocabulary_size_that_the_prepared_corpus_does_not_have_is_refused(p1:
 def test_a_setting_that_contradicts_the_prepared_corpus_is_refused(
     p1: Path, tmp_path: Path, name: str, value: object
 ) -> None:
-    with pytest.raises(UsageError, match=rf"was prepared with {name}=\S+, not"):
+    with pytest.raises(UsageError, match=rf"has {name}=\S+, but --set sets"):
         train(request(tmp_path / "run", p1, {name: value}))
     assert not (tmp_path / "run").exists()
 
@@ -208,7 +208,7 @@ def test_after_an_interrupted_start_standard_input_is_read_again(
 
 def test_a_run_cannot_resume_with_another_prepared_corpus(p1: Path, p2: Path, tmp_path: Path) -> None:
     train(request(tmp_path / "run", p1))
-    with pytest.raises(UserError, match="was begun with other text"):
+    with pytest.raises(UserError, match="contains a run on different data"):
         train(request(tmp_path / "run", p2, {"train.steps": 2}))
     assert (tmp_path / "run" / "data").resolve() == p1.resolve()
     assert read_config(tmp_path / "run").train.steps == 1
@@ -223,7 +223,7 @@ def test_a_prepared_corpus_and_its_files_are_the_same_text_and_others_are_not(
     train(request(tmp_path / "files", p1))
     assert not (tmp_path / "files" / "data").is_symlink()
     for other in (text_request(tmp_path / "prepared", p2), request(tmp_path / "files", p2)):
-        with pytest.raises(UserError, match="was begun with other text"):
+        with pytest.raises(UserError, match="contains a run on different data"):
             train(other)
 
 
@@ -232,7 +232,7 @@ def test_other_text_of_the_same_size_is_other_text(p1: Path, tmp_path: Path) -> 
     train(run)
     assert isinstance(run.source, Path)
     run.source.write_text(run.source.read_text(encoding="utf-8").replace("copy", "move"), encoding="utf-8")
-    with pytest.raises(UserError, match="was begun with other text"):
+    with pytest.raises(UserError, match="contains a run on different data"):
         train(run)
 
 
@@ -240,7 +240,7 @@ def test_a_corpus_that_was_replaced_where_it_stood_is_refused(p1: Path, p2: Path
     train(request(tmp_path / "run", p1))
     shutil.rmtree(p1)
     shutil.copytree(p2, p1)
-    with pytest.raises(UserError, match="was begun with other text"):
+    with pytest.raises(UserError, match="contains a run on different data"):
         train(TrainingRequest(output=tmp_path / "run", settings={"train.steps": 2}))
 
 
@@ -278,7 +278,7 @@ def test_a_preparation_that_was_killed_does_not_stop_a_prepared_corpus(p1: Path,
 
 def test_a_corpus_that_the_user_has_put_into_the_run_is_not_removed(p1: Path, p2: Path, tmp_path: Path) -> None:
     shutil.copytree(p2, tmp_path / "run" / "data")
-    with pytest.raises(UserError, match="holds another corpus"):
+    with pytest.raises(UserError, match="holds a different corpus"):
         train(request(tmp_path / "run", p1))
     train(request(tmp_path / "run", tmp_path / "run" / "data"))
     assert vocab_size(tmp_path / "run") == 280
@@ -296,9 +296,9 @@ def test_a_prepared_corpus_can_be_moved(p1: Path, p2: Path, tmp_path: Path, olde
     if older:
         forget_the_corpus(run.output)
     moved = p1.rename(tmp_path / "moved")
-    with pytest.raises(UserError, match="is missing: name its prepared corpus with --data"):
+    with pytest.raises(UserError, match="is missing; give its prepared corpus with --data"):
         train(replace(run, data=None))
-    with pytest.raises(UserError, match="was begun with other text"):
+    with pytest.raises(UserError, match="contains a run on different data"):
         train(replace(run, data=p2))
     train(replace(run, data=moved, settings={**ONE_STEP, "train.steps": 2}))
     assert published_step(run.output) == 2
@@ -319,7 +319,7 @@ def test_a_corpus_and_a_run_of_an_older_version_are_recognized_by_the_sizes_of_t
     train(run)
     train(text_request(run.output, p1, {"data.clean": False}))
     for other in (request(run.output, p2, {"data.clean": False}), text_request(run.output, p2, {"data.clean": False})):
-        with pytest.raises(UserError, match="was begun with other text"):
+        with pytest.raises(UserError, match="contains a run on different data"):
             train(other)
 
 

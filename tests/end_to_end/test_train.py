@@ -141,7 +141,7 @@ def test_what_the_user_sets_is_not_picked(quick_request: TrainingRequest) -> Non
 
 def test_a_run_can_be_limited_by_minutes(quick_request: TrainingRequest) -> None:
     settings = {**QUICK, "train.steps": 100_000, "train.minutes": 0.03}
-    assert "0.03 minutes are over" in talk_of(replace(quick_request, settings=settings))
+    assert "the limit of 0.03 minutes is reached" in talk_of(replace(quick_request, settings=settings))
 
 
 def test_a_run_without_improvement_stops_early(quick_request: TrainingRequest) -> None:
@@ -204,8 +204,8 @@ def test_text_can_be_prepared_first(quick_request: TrainingRequest, tmp_path: Pa
 @pytest.mark.parametrize(
     ("change", "words"),
     [
-        ({"model.d_ff": 64}, r"has model\.d_ff=32, not 64"),
-        ({"train.seed": 2}, r"has train\.seed=1, not 2"),
+        ({"model.d_ff": 64}, r"has model\.d_ff=32, but --set sets model\.d_ff=64"),
+        ({"train.seed": 2}, r"has train\.seed=1, but --set sets train\.seed=2"),
         ({"data.batch_tokens": 200}, r"data\.batch_tokens"),
     ],
 )
@@ -218,14 +218,14 @@ def test_a_run_cannot_become_another_run(quick_request: TrainingRequest, change:
 def test_a_run_cannot_go_on_with_other_text(quick_request: TrainingRequest, tmp_path: Path) -> None:
     train(replace(quick_request, settings={**QUICK, "train.steps": 1}))
     source, target = write_pairs(tmp_path, copy_or_reverse(50, seed=9))
-    with pytest.raises(UserError, match="other text"):
+    with pytest.raises(UserError, match="different data"):
         train(replace(quick_request, source=source, target=target))
 
 
 @pytest.mark.parametrize("field", ["target", "valid_target"])
 def test_files_come_in_pairs(quick_request: TrainingRequest, field: str) -> None:
     changes: dict[str, Path | None] = {"target": None} if field == "target" else {"valid_target": Path("x")}
-    with pytest.raises(UsageError, match="go together"):
+    with pytest.raises(UsageError, match="must be given together"):
         replace(quick_request, **changes)  # type: ignore[arg-type]  # paths where paths belong
 
 
@@ -256,7 +256,7 @@ def test_a_signal_saves_and_ends_the_command_as_signals_do_and_the_same_command_
     process.send_signal(number)
     out, err = process.communicate(timeout=60)
     assert (process.returncode, out) == (128 + number, ""), err
-    assert f"asked to stop ({number.name}); run the same command again to go on" in err
+    assert f"received {number.name}; run the same command again to resume" in err
     assert "Traceback" not in err
     stopped_at = saved_steps(request.output / "checkpoints")[-1]
     assert stopped_at < 400
@@ -294,7 +294,7 @@ def test_the_log_is_json_lines(quick_request: TrainingRequest) -> None:
 def test_a_run_that_cannot_end_is_warned_of(quick_request: TrainingRequest) -> None:
     settings = {**QUICK, "train.steps": 10**10, "train.minutes": 100_000, "train.patience": 1, "train.lr_scale": 1e-12}
     said = talk_of(replace(quick_request, settings={**settings, "train.validate_every": 5}))
-    assert said.count("warning: at this pace the run takes") == 1
+    assert said.count("warning: at this speed the run takes") == 1
 
 
 def test_a_run_from_before_normalization_resumes_without_it(quick_request: TrainingRequest) -> None:

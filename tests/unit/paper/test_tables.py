@@ -22,6 +22,8 @@ from multihead.hardware.flops import GPUS, counted_flops, training_flops
 from multihead.model.positions import sinusoids
 from multihead.model.transformer import Transformer
 from multihead.paper import positions, schedule, table2, table3
+from multihead.runs.setup import setup_run
+from multihead.storage.model_folder import Provenance
 from multihead.training.schedule import learning_rate
 from tests.conftest import tiny_shape
 
@@ -173,7 +175,7 @@ def test_a_row_goes_on_if_more_is_asked_for_and_is_refused_if_it_is_another(two_
     more = {"train.steps": 3}
     assert not table3.is_complete(study_of(two_rows.corpus, two_rows.output, **more).request("base"))
     other = study_of(two_rows.corpus, two_rows.output, **{"model.dropout": 0.5})
-    with pytest.raises(UsageError, match=r"has model\.dropout=0\.1, not 0\.5: choose another --output"):
+    with pytest.raises(UsageError, match=r"has model\.dropout=0\.1, but --set sets model\.dropout=0\.5; choose"):
         table3.train_rows(other, ["base"], lambda line: None)
 
 
@@ -197,10 +199,13 @@ def test_trained_rows_are_ranked_beside_the_paper(two_rows: table3.Study) -> Non
 
 
 def test_a_row_of_other_text_is_refused(prepared: Path, tmp_path: Path) -> None:
-    (tmp_path / "base" / "checkpoints" / "step-1").mkdir(parents=True)
-    (tmp_path / "base" / "data").mkdir()
-    with pytest.raises(UserError, match=r"was trained on .*: choose another --output"):
-        table3.is_complete(study_of(prepared, tmp_path).request("base"))
+    request = study_of(prepared, tmp_path).request("base")
+    (request.output / "checkpoints" / "step-1").mkdir(parents=True)
+    config, _ = setup_run(request, lambda line: None)
+    provenance = Provenance(corpus_sha256="of another corpus")
+    (request.output / "config.json").write_text(to_json(config, provenance.to_json()), encoding="utf-8")
+    with pytest.raises(UserError, match="contains a run on different data"):
+        table3.is_complete(request)
 
 
 def test_a_study_needs_a_corpus_and_an_end(prepared: Path, tmp_path: Path) -> None:

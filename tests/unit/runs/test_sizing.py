@@ -14,7 +14,7 @@ from multihead.data.shards import read_summary
 from multihead.hardware.flops import counted_flops
 from multihead.runs import sizing
 from multihead.runs.request import TrainingRequest
-from multihead.runs.sizing import Speed, TimeBudget, fitting_preset
+from multihead.runs.sizing import Speed, TimeBudget, choose_preset
 from multihead.runs.train import train
 from tests.conftest import QUICK, copy_or_reverse, write_pairs
 
@@ -29,13 +29,13 @@ def speed(name: str, times: float = 1.0) -> Speed:
     """How fast a preset trains on two cores, or on a machine that is so many times faster."""
     flops = 415e9 * TWO_CORES[name] * times
     return Speed(
-        tokens_a_second=flops / counted_flops(shape(name).model, 1), tokens_a_step=shape(name).data.batch_tokens
+        tokens_per_second=flops / counted_flops(shape(name).model, 1), tokens_per_step=shape(name).data.batch_tokens
     )
 
 
 def chosen(n_tokens: int, minutes: float, times: float = 1.0, steps: int | None = None) -> str:
     budget = TimeBudget(target_tokens=n_tokens, seconds=60 * minutes, steps=steps)
-    return fitting_preset(budget, shape, lambda name: speed(name, times)).preset
+    return choose_preset(budget, shape, lambda name: speed(name, times)).preset
 
 
 def test_a_model_that_could_not_leave_its_warm_up_is_not_chosen() -> None:
@@ -61,13 +61,13 @@ def test_a_little_more_text_does_not_make_a_run_jump_to_a_model_that_it_cannot_t
     for n_tokens in range(1_000_000, 40_000_000, 1_000_000):
         preset = chosen(n_tokens, minutes)
         tokens = TimeBudget(target_tokens=n_tokens, seconds=60 * minutes).tokens(speed(preset))
-        assert preset == "tiny" or tokens / speed(preset).tokens_a_step >= 3 * shape(preset).train.warmup
+        assert preset == "tiny" or tokens / speed(preset).tokens_per_step >= 3 * shape(preset).train.warmup
 
 
 def test_a_small_text_gets_the_thorough_preset_once_the_user_gives_it_time() -> None:
     assert [chosen(400_000, minutes) for minutes in (5, 60, 600)] == ["tiny", "thorough", "thorough"]
     untimed = TimeBudget(target_tokens=400_000, seconds=86_400, is_set=False)
-    assert fitting_preset(untimed, shape, speed).preset == "tiny"
+    assert choose_preset(untimed, shape, speed).preset == "tiny"
 
 
 def test_a_small_text_never_gets_a_model_that_would_memorize_it() -> None:
@@ -85,7 +85,7 @@ def test_what_is_plainly_too_large_is_not_timed() -> None:
         timed.append(name)
         return speed(name)
 
-    fitting_preset(TimeBudget(target_tokens=20_000_000, seconds=60), shape, timing)
+    choose_preset(TimeBudget(target_tokens=20_000_000, seconds=60), shape, timing)
     assert timed == ["tiny"]
 
 
@@ -99,9 +99,9 @@ def prepared(tmp_path: Path) -> Path:
 def test_speed_is_that_of_real_steps_on_the_text(prepared: Path) -> None:
     quick = configure(QUICK, {"model.vocab_size": read_summary(prepared).vocab_size})
     one, two = (sizing.measured_speed(quick, prepared, n_processes) for n_processes in (1, 2))
-    assert one.tokens_a_second > 0
-    assert 0 < one.tokens_a_step <= 100
-    assert two.tokens_a_step == one.tokens_a_step
+    assert one.tokens_per_second > 0
+    assert 0 < one.tokens_per_step <= 100
+    assert two.tokens_per_step == one.tokens_per_step
 
 
 def test_choice_and_estimated_time_are_printed_before_the_first_step(
