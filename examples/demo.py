@@ -38,9 +38,7 @@ def main(steps: int = STEPS, minutes: float = MINUTES) -> None:
 
     output = model.translate(SENTENCE).text
     page = MODEL / "attention.html"
-    write_page(
-        model.attention(SENTENCE, output), page, source=SENTENCE, translation=output, model_name="demo"
-    )
+    write_page(model.attention(SENTENCE, output), page, source=SENTENCE, translation=output, model_name="demo")
     print(f"""
 Look at
   {page}            the attention of every head, in your browser
