@@ -1,6 +1,6 @@
-"""A sentence seen in another way each time it comes by: in other pieces, or as somebody types it in haste.
+"""Augmentation: pairs change each time they are read, by BPE-dropout or by careless casing and punctuation.
 
-What a pair becomes is a function of the generator alone, so that a run that was cut off goes on exactly.
+The result is a function of the random generator alone, so that a resumed run sees what an uninterrupted one sees.
 """
 
 import random
@@ -20,25 +20,25 @@ Augment = Callable[[IdPair, random.Random], IdPair]
 
 
 def augmentation(tokenizer: SubwordTokenizer, config: DataConfig) -> Augment | None:
-    """What the configuration asks for, one after the other; None if it asks for nothing."""
-    wanted: list[Augment] = []
+    """Return the augmentations of the configuration as one function, or None if there are none."""
+    steps: list[Augment] = []
     if config.casing_noise:
-        wanted.append(casing_noise(tokenizer, config.casing_noise, config.max_length))
+        steps.append(casing_noise(tokenizer, config.casing_noise, config.max_length))
     if config.bpe_dropout:
-        wanted.append(bpe_dropout(tokenizer, config.bpe_dropout, config.max_length))
-    if not wanted:
+        steps.append(bpe_dropout(tokenizer, config.bpe_dropout, config.max_length))
+    if not steps:
         return None
 
-    def all_of_them(pair: IdPair, rng: random.Random) -> IdPair:
-        for augment in wanted:
+    def apply_all(pair: IdPair, rng: random.Random) -> IdPair:
+        for augment in steps:
             pair = augment(pair, rng)
         return pair
 
-    return all_of_them
+    return apply_all
 
 
 def noisy_copies(tokenizer: SubwordTokenizer, config: DataConfig) -> Callable[[IdPair], IdPair] | None:
-    """Each pair as it is read in haste, for a model that is taught to."""
+    """Return a function that applies casing noise to every pair, or None if the model is trained without it."""
     if not config.casing_noise:
         return None
     retype, rng = casing_noise(tokenizer, 1.0, config.max_length), random.Random(1)
@@ -46,33 +46,33 @@ def noisy_copies(tokenizer: SubwordTokenizer, config: DataConfig) -> Callable[[I
 
 
 def bpe_dropout(tokenizer: SubwordTokenizer, dropout: float, max_length: int) -> Augment:
-    """Cut both sides into other pieces. Batches grow a little: their budget counts the usual pieces."""
-    segment = BpeDropout(tokenizer)
+    """Segment both sides with BPE-dropout. Batches grow a little: their budget counts the usual pieces."""
+    dropped = BpeDropout(tokenizer)
 
-    def recut(ids: Ids, rng: random.Random) -> Ids:
-        return _replaced(ids, segment(ids.tolist(), dropout, rng), max_length)
+    def resegment(ids: Ids, rng: random.Random) -> Ids:
+        return _if_short(ids, dropped(ids.tolist(), dropout, rng), max_length)
 
-    return lambda pair, rng: (recut(pair[0], rng), recut(pair[1], rng))
+    return lambda pair, rng: (resegment(pair[0], rng), resegment(pair[1], rng))
 
 
-def casing_noise(tokenizer: SubwordTokenizer, chance: float, max_length: int) -> Augment:
-    """The source as typed in haste; the target stays as it should be."""
+def casing_noise(tokenizer: SubwordTokenizer, probability: float, max_length: int) -> Augment:
+    """Lower-case the source, drop its final punctuation, or both; the target does not change."""
 
     def retype(pair: IdPair, rng: random.Random) -> IdPair:
-        if rng.random() >= chance:
+        if rng.random() >= probability:
             return pair
         text = lowercase_or_unpunctuated(tokenizer.decode(pair[0].tolist()), rng)
-        return _replaced(pair[0], tokenizer.encode(text), max_length), pair[1]
+        return _if_short(pair[0], tokenizer.encode(text), max_length), pair[1]
 
     return retype
 
 
 def lowercase_or_unpunctuated(text: str, rng: random.Random) -> str:
-    """In small letters, without the final mark, or both."""
+    """Return the text in lower case, without final punctuation, or both, chosen at random."""
     bare = text.rstrip(FINAL_MARKS) or text
     return rng.choice([text.lower(), bare, bare.lower()])
 
 
-def _replaced(ids: Ids, others: list[int], max_length: int) -> Ids:
-    """The other ids, unless they are too many for a batch."""
-    return np.array(others, dtype=ids.dtype) if len(others) <= max_length else ids
+def _if_short(ids: Ids, new_ids: list[int], max_length: int) -> Ids:
+    """Return the new ids, or the old ones if the new ones are too many for a batch."""
+    return np.array(new_ids, dtype=ids.dtype) if len(new_ids) <= max_length else ids

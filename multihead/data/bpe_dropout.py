@@ -1,4 +1,4 @@
-"""BPE-dropout (Provilkov et al., 2020): the same text in other pieces, by leaving out merges at random.
+"""BPE-dropout (Provilkov et al., 2020): other segmentations of the same text, made by skipping merges at random.
 
 The `tokenizers` library has this too, but its generator cannot be seeded, and a resumed run must see the pieces that
 an uninterrupted run sees.
@@ -12,7 +12,7 @@ from multihead.text.tokenizer import SPACE, SPECIAL_TOKENS, SubwordTokenizer
 
 
 class BpeDropout:
-    """Cuts encoded text into other pieces; the result is a function of the generator passed to the call."""
+    """Segments encoded text differently; the result is a function of the generator passed to the call."""
 
     def __init__(self, tokenizer: SubwordTokenizer) -> None:
         ids = {piece: id for id, piece in enumerate(tokenizer.pieces())}
@@ -23,7 +23,7 @@ class BpeDropout:
         self._word_starts = {id for piece, id in ids.items() if piece.startswith(SPACE)}
 
     def __call__(self, ids: Sequence[int], dropout: float, rng: random.Random) -> list[int]:
-        """Return ids of the same text, with each merge left out with probability `dropout`."""
+        """Return ids of the same text, where each merge is skipped with probability `dropout`."""
         result: list[int] = []
         for word in self._words(ids):
             result += self._merge(word, dropout, rng)
@@ -43,11 +43,11 @@ class BpeDropout:
         merges = self._merges
         while True:
             candidates = [
-                (*merges[pair], at)
-                for at, pair in enumerate(pairwise(word))
+                (*merges[pair], index)
+                for index, pair in enumerate(pairwise(word))
                 if pair in merges and rng.random() >= dropout
             ]
             if not candidates:
                 return word
-            _, merged, at = min(candidates)
-            word[at : at + 2] = [merged]
+            _, merged, index = min(candidates)
+            word[index : index + 2] = [merged]

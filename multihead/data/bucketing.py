@@ -1,9 +1,4 @@
-"""Batches of like length under a budget of tokens (§5.1), in an order that is a function of (seed, epoch).
-
-A large corpus is shuffled in two steps, so that nobody has to hold a list of all its pairs: blocks of pairs that follow
-each other are shuffled and laid into windows, and the pairs of a window are shuffled among themselves. A corpus of up
-to a million pairs is one window.
-"""
+"""Batches of pairs of similar length under a budget of tokens (§5.1)."""
 
 import math
 from collections.abc import Iterator
@@ -11,29 +6,29 @@ from collections.abc import Iterator
 import numpy as np
 from numpy.typing import NDArray
 
-MIN_FILL = 0.9  # of the largest batch that fits; what is smaller may have less padding
-SIGNIFICANT_BITS = 5  # binary ones, of the number of pairs in a batch; after them come zeros
+MIN_FILL = 0.9  # of the largest batch that fits; a smaller one may have less padding
+SIGNIFICANT_BITS = 5  # of the number of pairs in a batch; the other bits are zero
 
 PairIndices = NDArray[np.signedinteger]  # indices of the pairs of one batch
 
 
 def length_buckets(lengths: NDArray[np.int32], batch_tokens: int) -> Iterator[PairIndices]:
-    """Batches of like length in a fixed order, the shortest first."""
+    """Yield batches of similar length, the shortest first."""
     return cut_batches(length_order(lengths), lengths, batch_tokens)
 
 
 def length_order(lengths: NDArray[np.int32]) -> PairIndices:
-    """Pairs by their longer side, which fills the budget; then by the difference, now rising, now falling."""
+    """Sort pairs by their longer side, which fills the budget, then by the difference, alternately up and down."""
     longer, difference = lengths.max(axis=1), lengths[:, 0] - lengths[:, 1]
     difference[longer % 2 == 0] *= -1
-    return np.argsort((longer << 16) + difference, kind="stable")  # one key of both: lengths are far below 2^15
+    return np.argsort((longer << 16) + difference, kind="stable")  # one key for both: lengths are far below 2^15
 
 
 def cut_batches(order: PairIndices, lengths: NDArray[np.int32], batch_tokens: int) -> Iterator[PairIndices]:
-    """Cut a sequence of pairs into batches: of the round places in the last tenth, where there is least padding."""
+    """Cut a sequence of pairs into batches, each at the round size near its largest where there is least padding."""
     start = 0
     while start < len(order):
-        # No more pairs fit than if all were as short as the first; the end symbol counts.
+        # An upper bound: all pairs as short as the first. The end symbol counts.
         fitting = max(1, batch_tokens // (1 + int(lengths[order[start]].max())))
         window = lengths[order[start : start + fitting]] + 1
         longest = np.maximum.accumulate(window, axis=0)
@@ -47,9 +42,9 @@ def cut_batches(order: PairIndices, lengths: NDArray[np.int32], batch_tokens: in
 
 
 def _round_sizes(most: int) -> NDArray[np.int64]:
-    """Sizes of a batch that is nearly full, of a few binary digits and then zeros.
+    """Return the sizes of a nearly full batch that have few significant bits.
 
-    So the same shapes come again and again. CPUs compile a product in bfloat16 for each shape, and keep a thousand.
+    Few distinct shapes keep oneDNN's cache of bfloat16 kernels (1,000 entries) from thrashing.
     """
     unit = 1 << max(0, most.bit_length() - SIGNIFICANT_BITS)
     return np.arange(most // unit * unit, math.ceil(MIN_FILL * most) - 1, -unit)

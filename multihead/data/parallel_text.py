@@ -1,4 +1,4 @@
-"""TODO."""
+"""Raw parallel text: pairs of files whose lines correspond, several corpora with weights, and their languages."""
 
 import re
 from collections.abc import Iterable, Iterator, Sequence
@@ -12,10 +12,68 @@ from multihead.text.lines import file_size, read_lines
 
 Pair = tuple[str, str]
 RawPair = tuple[bytes, bytes]
+Files = Path | Sequence[Path]  # one corpus, or several
+
+NON_LANGUAGE_SUFFIXES = frozenset("gz xz txt tsv csv raw src tgt ref tok bpe".split())
+STANDARD_INPUT = "-"  # cannot be read twice, so only its name identifies it
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ParallelText:
+    """Raw text to prepare; without `valid`, a part of the training text is held out."""
+
+    train: Iterable[RawPair]
+    weight: float = 1.0  # how often its pairs come in an epoch
+    extra_corpora: Sequence[tuple[Iterable[RawPair], float]] = ()  # each with its weight
+    valid: Iterable[RawPair] | None = None
+    sizes: list[int] = field(default_factory=list)  # of the files
+    sums: list[str] = field(default_factory=list)  # of the files, so that a run cannot resume with other text
+    description: str = ""
+
+    def corpora(self) -> list[tuple[Iterable[RawPair], float]]:
+        """Return all training corpora with their weights."""
+        return [(self.train, self.weight), *self.extra_corpora]
+
+
+def from_files(
+    source: Files, target: Files, valid: tuple[Path, Path] | None = None, weights: Sequence[float] = ()
+) -> ParallelText:
+    """Return the text of files named on the command line; a missing file is refused before anything is read."""
+    sources, targets = as_list(source), as_list(target)
+    if len(sources) != len(targets) or len(weights) not in (0, len(sources)):
+        raise UsageError("every --source needs a --target, and a --weight if any of them has one")
+    if not all(weight > 0 for weight in weights):
+        raise UsageError("--weight must be larger than 0; for example 3 for pairs that come three times in an epoch")
+    files = [*sources, *targets, *(valid or ())]
+    if [str(file) for file in files].count(STANDARD_INPUT) > 1:
+        raise UserError("standard input (-) can be used for one file only")
+    (train, weight), *extra_corpora = zip(
+        map(read_pairs, sources, targets), weights or [1.0] * len(sources), strict=True
+    )
+    return ParallelText(
+        train=train,
+        weight=weight,
+        extra_corpora=extra_corpora,
+        valid=read_pairs(*valid) if valid else None,
+        sizes=[file_size(file) for file in files],
+        sums=[_sum(file) for file in files],
+    )
+
+
+def _sum(file: Path) -> str:
+    """Identify a file by its bytes on disk, so that a .gz file that was compressed again is a different one."""
+    try:
+        return STANDARD_INPUT if str(file) == STANDARD_INPUT else content_sum(file)
+    except OSError as error:
+        raise UserError(f"cannot read {file}: {error.strerror or error}") from None
+
+
+def as_list(files: Files) -> list[Path]:
+    return [files] if isinstance(files, Path) else list(files)
 
 
 def read_pairs(source: Path, target: Path) -> Iterator[RawPair]:
-    """Line n of one file with line n of the other; files of unequal length are refused when the shorter one ends."""
+    """Yield line n of both files; files of unequal length are refused when the shorter one ends."""
     sources, targets = read_lines(source), read_lines(target)
     n_pairs = 0
     for line in sources:
@@ -30,7 +88,7 @@ def read_pairs(source: Path, target: Path) -> Iterator[RawPair]:
 
 def _unequal(source: Path, target: Path, n_source: int, n_target: int) -> UserError:
     return UserError(
-        f"{source} has {n_source:,} lines and {target} has {n_target:,}: line n of one must be the translation of "
+        f"{source} has {n_source:,} lines and {target} has {n_target:,}; line n of one must be the translation of "
         "line n of the other"
     )
 
@@ -39,77 +97,8 @@ def _count(lines: Iterator[bytes]) -> int:
     return sum(1 for _ in lines)
 
 
-Files = Path | Sequence[Path]  # one corpus, or several
-NON_LANGUAGE_SUFFIXES = {
-    "gz",
-    "xz",
-    "txt",
-    "tsv",
-    "csv",
-    "raw",
-    "src",
-    "tgt",
-    "ref",
-    "tok",
-    "bpe",
-}  # ends of file names
-STANDARD_INPUT = "-"  # cannot be read twice, so nothing but its name identifies it
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ParallelText:
-    """Raw text to prepare; without `valid` a slice of `train` is held out."""
-
-    train: Iterable[RawPair]
-    weight: float = 1.0  # how often its pairs come in an epoch
-    extra_corpora: Sequence[tuple[Iterable[RawPair], float]] = ()  # further corpora, each with its weight
-    valid: Iterable[RawPair] | None = None
-    sizes: list[int] = field(default_factory=list)  # of the files
-    sums: list[str] = field(default_factory=list)  # of the files, so that a run cannot resume with other text
-    description: str = ""
-
-    def corpora(self) -> list[tuple[Iterable[RawPair], float]]:
-        return [(self.train, self.weight), *self.extra_corpora]
-
-
-def from_files(
-    source: Files, target: Files, valid: tuple[Path, Path] | None = None, weights: Sequence[float] = ()
-) -> ParallelText:
-    """Files as they are named on the command line; a missing one is refused before anything is read."""
-    sources, targets = as_list(source), as_list(target)
-    if len(sources) != len(targets) or len(weights) not in (0, len(sources)):
-        raise UsageError("every --source needs a --target, and a --weight if any of them has one")
-    if not all(weight > 0 for weight in weights):
-        raise UsageError("a --weight is larger than 0: 3 for pairs that come three times in an epoch")
-    files = [*sources, *targets, *(valid or ())]
-    if [str(file) for file in files].count("-") > 1:
-        raise UserError("standard input (-) can stand for one file, not for two")
-    corpora = zip(map(read_pairs, sources, targets), weights or [1.0] * len(sources), strict=True)
-    (train, weight), *more = corpora
-    return ParallelText(
-        train=train,
-        weight=weight,
-        extra_corpora=more,
-        valid=read_pairs(*valid) if valid else None,
-        sizes=[file_size(file) for file in files],
-        sums=[_sum(file) for file in files],
-    )
-
-
-def _sum(file: Path) -> str:
-    """Identify a file by its bytes on disk: recompressed, a .gz file is another one."""
-    try:
-        return STANDARD_INPUT if str(file) == STANDARD_INPUT else content_sum(file)
-    except OSError as error:
-        raise UserError(f"cannot read {file}: {error.strerror or error}") from None
-
-
-def as_list(files: Files) -> list[Path]:
-    return [files] if isinstance(files, Path) else list(files)
-
-
 def guess_languages(source: Files, target: Files) -> Settings:
-    """What the names of the (first) files say of their languages: a.en.gz is English."""
-    found = [re.search(r"\.([a-z]{2,3})(?:\.gz)?$", as_list(files)[0].name) for files in (source, target)]
-    codes = [match[1] if match and match[1] not in NON_LANGUAGE_SUFFIXES else "" for match in found]
+    """Return the languages that the names of the (first) files end in: a.en.gz is English."""
+    matches = [re.search(r"\.([a-z]{2,3})(?:\.gz)?$", as_list(files)[0].name) for files in (source, target)]
+    codes = [match[1] if match and match[1] not in NON_LANGUAGE_SUFFIXES else "" for match in matches]
     return {"data.source_lang": codes[0], "data.target_lang": codes[1]}

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from multihead.config.schema import DataConfig
 from multihead.data import epochs
 from multihead.data.augment import augmentation
-from multihead.data.epochs import BatchPlan, Cursor, batch_plans, plan_window, split_step, windows_of
+from multihead.data.epochs import BatchPlan, Cursor, batch_plans, plan_window, shuffled_windows, split_step
 from multihead.data.parallel_text import from_files
 from multihead.data.prepare import prepare
 from multihead.data.shards import CorpusPart, Shards, ShardWriter
@@ -232,7 +232,7 @@ def test_the_order_of_a_billion_pairs_takes_no_list_of_them(monkeypatch: pytest.
     """What is drawn for an epoch is an order of blocks; a window of it is a million pairs."""
     shards = object.__new__(Shards)
     shards.parts = [CorpusPart(pairs=1_000_000_000, target_tokens=0, weight=1.0)]
-    windows = windows_of(shards, seed=1, epoch=0)
+    windows = shuffled_windows(shards, seed=1, epoch=0)
     blocks = [block for window in windows for block in window.blocks]
     assert len(blocks) == 15_259
     assert sum(end - first for first, end in blocks) == 1_000_000_000
