@@ -2,6 +2,7 @@
 
 import os
 import random
+from collections.abc import Iterable
 from pathlib import Path
 
 import pytest
@@ -15,6 +16,7 @@ from multihead.runs.train import train
 from multihead.storage.model_folder import ModelFolder, Provenance, save_model
 from multihead.storage.shortlist import Shortlist
 from multihead.text.tokenizer import SubwordTokenizer
+from multihead.translation.engine import Segment
 
 # A run of seconds: several epochs, several validations, several checkpoints.
 QUICK: Settings = {
@@ -35,6 +37,10 @@ QUICK: Settings = {
     "train.bleu_sentences": 4,
     "train.precision": "float32",  # what is compared digit by digit must not depend on the machine
 }
+
+
+def segments_of(sentences: Iterable[list[int]]) -> list[Segment]:
+    return [Segment(ids) for ids in sentences]
 
 
 def tiny_shape(**changes: object) -> ModelConfig:

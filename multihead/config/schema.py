@@ -26,7 +26,6 @@ NonNegative = Annotated[float, Field(ge=0.0)]
 Mixer = Literal[
     "attention", "local", "linformer", "bigbird", "lstm", "gru", "convolution", "dilated", "separable", "gated"
 ]
-MAX_TREE_TOKENS = 4000  # longest sentence of a model with tree positions
 NOT_CAUSAL = {"linformer": "Linformer", "bigbird": "BigBird"}  # mixers that see the whole sentence
 
 _STRICT = ConfigDict(extra="forbid")
@@ -162,10 +161,6 @@ class DataConfig:
         if self.tree and (self.bpe_dropout or self.casing_noise):
             raise UsageError(
                 "data.tree excludes data.bpe_dropout and data.casing_noise: they would change the words of the tree"
-            )
-        if self.tree and self.max_length > MAX_TREE_TOKENS:
-            raise UsageError(
-                f"data.tree allows data.max_length of at most {MAX_TREE_TOKENS:,} tokens, not {self.max_length:,}"
             )
 
 

@@ -37,8 +37,8 @@ from multihead.data.shards import CorpusPart, CorpusSummary, ShardWriter
 from multihead.data.spool import Spool, SpoolSegment
 from multihead.errors import UserError
 from multihead.storage.files import atomic_directory, can_overwrite
-from multihead.text.dependency_trees import encode_tree, strip_tree
-from multihead.text.tokenizer import PLACE, SubwordTokenizer, check_trainable
+from multihead.text.dependency_trees import encode_with_heads, strip_tree
+from multihead.text.tokenizer import SubwordTokenizer, check_trainable
 
 LEARNING_SAMPLE = 1_000_000  # pairs that the tokenizer is learned from, spread evenly over the corpus
 MAX_HELD_OUT_SOURCES = 1000  # sources held out for validation if the user gives no validation text ...
@@ -183,6 +183,7 @@ class _EncodedPair(NamedTuple):
     source_text: str
     source: list[int]
     target: list[int]
+    heads: list[int] | None = None  # of the source, with dependency trees
 
     def fits(self, max_length: int) -> bool:
         return max(len(self.source), len(self.target)) <= max_length
@@ -218,9 +219,9 @@ class _Encoder:
                 if not pair.fits(self.config.max_length):
                     n_too_long += 1
                 elif fingerprint(pair.source_text) in self.held_out:
-                    valid.add(pair.source, pair.target)
+                    valid.add(pair.source, pair.target, pair.heads)
                 else:
-                    train.add(pair.source, pair.target)
+                    train.add(pair.source, pair.target, pair.heads)
         return _EncodedSegment(
             corpus=segment.corpus,
             n_train=train.n_pairs,
@@ -235,19 +236,22 @@ class _Encoder:
         with self._writer("valid", tokenizer, len(self.spool.segments)) as valid:
             for pair in _encode(decoded_pairs(pairs, self.config.unicode), tokenizer, self.config):
                 if pair.fits(self.config.max_length):
-                    valid.add(pair.source, pair.target)
+                    valid.add(pair.source, pair.target, pair.heads)
         return valid.n_pairs
 
     def _load_tokenizer(self) -> SubwordTokenizer:
         return SubwordTokenizer.load(self.folder / "tokenizer.json")
 
     def _writer(self, split: str, tokenizer: SubwordTokenizer, number: int) -> ShardWriter:
-        max_id = PLACE * (self.config.max_length + 1) if self.config.tree else tokenizer.vocab_size
-        return ShardWriter(self.folder, split, max_id, number)
+        return ShardWriter(self.folder, split, tokenizer.vocab_size, number)
 
 
 def _encode(pairs: Iterable[Pair], tokenizer: SubwordTokenizer, config: DataConfig) -> Iterator[_EncodedPair]:
-    encode_sources = partial(encode_tree, tokenizer) if config.tree else tokenizer.encode_batch
     for chunk in chunks(pairs):
         sources, targets = zip(*chunk, strict=True)
-        yield from map(_EncodedPair, sources, encode_sources(sources), tokenizer.encode_batch(targets))
+        target_ids = tokenizer.encode_batch(targets)
+        if config.tree:
+            source_ids, heads = zip(*encode_with_heads(tokenizer, sources), strict=True)
+            yield from map(_EncodedPair, sources, source_ids, target_ids, heads)
+        else:
+            yield from map(_EncodedPair, sources, tokenizer.encode_batch(sources), target_ids)

@@ -17,9 +17,11 @@ from multihead.data.parallel_text import ParallelText
 from multihead.data.spool import MAX_SEGMENT_PAIRS
 from multihead.errors import UserError
 from multihead.storage.files import sha256
+from multihead.text.dependency_trees import NO_HEAD
 
 Ids = NDArray[np.unsignedinteger]
 
+ID_BITS = 20  # older corpora with trees have the id of a token in these bits, and above them one more than its head
 SHARD_PAIRS = MAX_SEGMENT_PAIRS  # pairs in a file
 
 
@@ -112,15 +114,15 @@ def corpus_identity(folder: Path) -> str:
 class ShardWriter:
     """Writes pairs of ids into files of `SHARD_PAIRS` pairs, numbered from `number`; a context that writes the rest."""
 
-    def __init__(self, folder: Path, split: str, max_id: int, number: int = 0) -> None:
+    def __init__(self, folder: Path, split: str, vocab_size: int, number: int = 0) -> None:
         self._prefix = f"{folder / split}-"
-        self._typecode = "H" if max_id <= 1 << 16 else "I"  # 2 or 4 bytes a token
+        self._typecode = "H" if vocab_size <= 1 << 16 else "I"  # 2 or 4 bytes a token
         self._number = number
         self.n_pairs = self.target_tokens = 0
         self._clear()
 
     def _clear(self) -> None:
-        self._tokens, self._ends = array(self._typecode), array("q")
+        self._tokens, self._ends, self._heads = array(self._typecode), array("q"), array("i")
 
     def __enter__(self) -> Self:
         return self
@@ -129,10 +131,13 @@ class ShardWriter:
         if error is None:
             self._flush()
 
-    def add(self, source: list[int], target: list[int]) -> None:
+    def add(self, source: list[int], target: list[int], heads: list[int] | None = None) -> None:
+        """Add a pair; with dependency trees, `heads` has the head of each source token."""
         for side in (source, target):
             self._tokens.extend(side)
             self._ends.append(len(self._tokens))
+        if heads is not None:
+            self._heads.extend(heads + [NO_HEAD] * len(target))  # an entry for each token, so that `ends` fits both
         self.n_pairs += 1
         self.target_tokens += len(target) + 1
         if self.n_pairs % SHARD_PAIRS == 0:
@@ -144,6 +149,8 @@ class ShardWriter:
         name = f"{self._prefix}{self._number:05}"
         np.save(f"{name}.tokens.npy", np.asarray(self._tokens))
         np.save(f"{name}.ends.npy", np.asarray(self._ends).reshape(-1, 2))
+        if self._heads:
+            np.save(f"{name}.heads.npy", np.asarray(self._heads))
         self._number += 1
         self._clear()
 
@@ -158,6 +165,11 @@ class Shards:
         names = sorted(folder.glob(f"{split}-*.ends.npy"))
         self._ends = [np.load(name, mmap_mode="r") for name in names]
         self._tokens = [np.load(str(name).replace(".ends.", ".tokens."), mmap_mode="r") for name in names]
+        heads = [Path(str(name).replace(".ends.", ".heads.")) for name in names]
+        self._heads = [np.load(name, mmap_mode="r") for name in heads if name.exists()]
+        if not self._heads and any((tokens >> ID_BITS).any() for tokens in self._tokens[:1]):
+            self._heads = [(tokens >> ID_BITS).astype(np.int32) - 1 for tokens in self._tokens]
+            self._tokens = [tokens & ((1 << ID_BITS) - 1) for tokens in self._tokens]
         self._starts = list(accumulate((len(ends) for ends in self._ends), initial=0))
         self.parts = parts
 
@@ -165,11 +177,23 @@ class Shards:
         return self._starts[-1]
 
     def __getitem__(self, pair: int) -> tuple[Ids, Ids]:
+        shard, start, middle, end = self._find(pair)
+        return self._tokens[shard][start:middle], self._tokens[shard][middle:end]
+
+    def source_heads(self, pair: int) -> NDArray[np.int32] | None:
+        """Return the head of each source token, or None if the corpus has no dependency trees."""
+        if not self._heads:
+            return None
+        shard, start, middle, _ = self._find(pair)
+        heads: NDArray[np.int32] = self._heads[shard][start:middle]
+        return heads
+
+    def _find(self, pair: int) -> tuple[int, int, int, int]:
+        """Return the shard of a pair, and where its source and target begin and end there."""
         shard = bisect_right(self._starts, pair) - 1
         row = pair - self._starts[shard]
-        ends, tokens = self._ends[shard], self._tokens[shard]
-        start = ends[row - 1, 1] if row else 0
-        return tokens[start : ends[row, 0]], tokens[ends[row, 0] : ends[row, 1]]
+        ends = self._ends[shard]
+        return shard, ends[row - 1, 1] if row else 0, ends[row, 0], ends[row, 1]
 
     def target_tokens(self) -> int:
         """Return the target tokens of an epoch, including end symbols."""

@@ -9,20 +9,26 @@ from torch import Tensor, nn
 
 from multihead.inspection.attention_maps import AttentionMaps
 from multihead.model.transformer import DecoderLayer, EncoderLayer, MultiHeadAttention, Transformer
+from multihead.text.dependency_trees import NO_HEAD
 from multihead.text.tokenizer import BOS_ID, EOS_ID, SubwordTokenizer
 
 Weights = dict[object, Tensor]  # by the module whose they are
 
 
 def record_attention(
-    model: Transformer, tokenizer: SubwordTokenizer, source_ids: list[int], target_ids: list[int]
+    model: Transformer,
+    tokenizer: SubwordTokenizer,
+    source_ids: list[int],
+    target_ids: list[int],
+    source_heads: list[int] | None = None,
 ) -> AttentionMaps:
     """Record a sentence and its translation, both given without control symbols.
 
     The last piece of a translation that fills all positions is left out, as the start symbol takes one of them.
     """
     source, target = [*source_ids, EOS_ID], [BOS_ID, *target_ids][: model.config.max_len]
-    encoder, decoder, cross = record(model, source, target)
+    heads = None if source_heads is None else [*source_heads, NO_HEAD]
+    encoder, decoder, cross = record(model, source, target, heads)
     return AttentionMaps(
         source_tokens=tokenizer.readable(source),
         target_tokens=tokenizer.readable(target),
@@ -36,7 +42,9 @@ def record_attention(
 
 
 @torch.inference_mode()
-def record(model: Transformer, source_ids: list[int], target_ids: list[int]) -> tuple[Tensor, Tensor, Tensor]:
+def record(
+    model: Transformer, source_ids: list[int], target_ids: list[int], source_heads: list[int] | None = None
+) -> tuple[Tensor, Tensor, Tensor]:
     """Encoder (L H S S), decoder (L H T T) and cross weights (L H T S) of one teacher-forced pass over one sentence."""
     encoder, decoder = cast(Sequence[EncoderLayer], model.encoder), cast(Sequence[DecoderLayer], model.decoder)
     of_encoder = [layer.self_attention for layer in encoder]
@@ -44,7 +52,8 @@ def record(model: Transformer, source_ids: list[int], target_ids: list[int]) -> 
     of_cross = [layer.cross_attention for layer in decoder]
     device = next(model.parameters()).device
     with _evaluating(model), _recording([*of_encoder, *of_decoder, *of_cross]) as weights:
-        model.hidden(torch.tensor([source_ids], device=device), torch.tensor([target_ids], device=device))
+        source, target = (torch.tensor([ids], device=device) for ids in (source_ids, target_ids))
+        model.hidden(source, target, None if source_heads is None else torch.tensor([source_heads], device=device))
     nothing = torch.zeros(0, model.config.n_heads, 0, 0)
     return (
         _stack(weights, of_encoder, nothing),
@@ -66,7 +75,7 @@ def _recording(modules: Sequence[object]) -> Iterator[Weights]:
     def hook(module: nn.Module, inputs: tuple[Tensor, Tensor], options: dict[str, Any], _: Tensor) -> None:
         # The fused kernel never shows its weights, so they are computed once more, by the definition.
         x, mask = inputs[:2]
-        others = {"kv": options["kv"]} if "kv" in options else {}
+        others = {name: options[name] for name in ("kv", "distances") if name in options}
         weights[module] = cast(MultiHeadAttention, module).weights(x, mask, **others)  # 1 H T S
 
     handles = [

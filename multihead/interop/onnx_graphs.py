@@ -32,7 +32,7 @@ class Encoder(nn.Module):
 
 
 class DecoderStep(nn.Module):
-    """`Transformer.step` without preallocated cache, and with one row for each sentence."""
+    """`Transformer.decode_step` without preallocated cache, and with one row for each sentence."""
 
     def __init__(self, model: Transformer) -> None:
         super().__init__()

@@ -1,4 +1,4 @@
-"""TODO."""
+"""Build the model of a configuration: the paper's, or with variants of its parts."""
 
 from collections.abc import Callable
 
@@ -12,16 +12,16 @@ from multihead.model.variants.recurrent import Recurrent
 from multihead.model.variants.scores import RelativeScore, make_score
 from multihead.model.variants.tree import Tree
 
-DILATIONS = 5  # ByteNet doubles the dilation from layer to layer, from 1 to 16, and begins anew
+DILATIONS = 5  # ByteNet doubles the dilation from layer to layer, from 1 to 16, then starts again at 1
 
 
 def self_attention(config: ModelConfig, causal: bool) -> MultiHeadAttention:
-    """Full attention; relative positions are in both stacks, those of a tree in the encoder, as there is no other."""
+    """Return full attention. Relative positions apply to both stacks, those of a tree to the encoder only."""
     is_relative = config.positions == "relative" or (config.positions == "tree" and not causal)
     return MultiHeadAttention(config, RelativeScore(config) if is_relative else make_score(config))
 
 
-MIXERS: dict[str, Callable[[ModelConfig, int, bool], Mixer]] = {  # made from a layer's number and whether it is causal
+MIXERS: dict[str, Callable[[ModelConfig, int, bool], Mixer]] = {  # given the layer's number and whether it is causal
     "attention": lambda config, _, causal: self_attention(config, causal),
     "local": lambda config, layer, causal: SparseAttention(config, layer, causal),
     "bigbird": lambda config, layer, causal: SparseAttention(
@@ -38,11 +38,11 @@ MIXERS: dict[str, Callable[[ModelConfig, int, bool], Mixer]] = {  # made from a 
 
 
 def build_model(config: ModelConfig) -> Transformer:
-    """The model of this configuration: the paper's, or with what it names in the place of the paper's parts."""
-    parts = Blocks(
+    """Return an untrained model with the blocks that the configuration names."""
+    blocks = Blocks(
         encoder=lambda layer: MIXERS[config.encoder_mixer](config, layer, False),
         decoder=lambda layer: MIXERS[config.decoder_mixer](config, layer, True),
         cross=lambda: MultiHeadAttention(config, make_score(config)),
         structure=Tree(config) if config.positions == "tree" else None,
     )
-    return Transformer(config, parts)
+    return Transformer(config, blocks)

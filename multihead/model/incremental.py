@@ -1,66 +1,82 @@
-"""TODO."""
+"""What decoding keeps between steps: caches of the decoder's layers, the projected memory, and the rows of the beam.
 
-from dataclasses import dataclass
+Shapes as in transformer.py: R rows, which are the hypotheses of all sentences, at most W of one sentence.
+"""
+
+from dataclasses import dataclass, field
 from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
-CACHE_CHUNK = 8  # steps that a decoder makes room for at a time
+CACHE_CHUNK = 8  # steps for which a cache allocates memory at a time
 
 KeysValues = tuple[Tensor, Tensor]  # both B H S K
-LayerCache = dict[str, Tensor]  # what one decoder layer keeps of earlier steps; axis 0 is the row
 
 
-def append_to_cache(past: LayerCache, name: str, new: Tensor, at: int) -> Tensor:
-    """Add this step's keys or values (R H 1 K) to those before; room is made for some steps at a time, so that most
-    steps copy nothing."""
-    if at % CACHE_CHUNK == 0:
-        room = new.new_empty(*new.shape[:2], CACHE_CHUNK, new.size(3))
-        past[name] = torch.cat([past[name], room], dim=2) if past.get(name) is not None else room
-    past[name][:, :, at] = new.squeeze(2)
-    return past[name][:, :, : at + 1]  # R H T K
+@dataclass(slots=True)
+class LayerCache:
+    """What one decoder layer remembers of the tokens so far: tensors by name, whose axis 0 is the row."""
 
+    length: int = 0  # tokens so far; `Transformer.decode_step` counts them
+    tensors: dict[str, Tensor] = field(default_factory=dict)
 
-# The whole model
+    def append(self, name: str, new: Tensor) -> Tensor:
+        """Append the keys or values of the current token (R H 1 K), and return those of all tokens (R H T K).
+
+        Memory is allocated for several steps at a time, so that most steps copy nothing.
+        """
+        if self.length % CACHE_CHUNK == 0:
+            room = new.new_empty(*new.shape[:2], CACHE_CHUNK, new.size(3))
+            self.tensors[name] = torch.cat([self.tensors[name], room], dim=2) if self.length else room
+        stored = self.tensors[name]
+        stored[:, :, self.length] = new.squeeze(2)
+        return stored[:, :, : self.length + 1]
+
+    def reorder(self, rows: Tensor) -> None:
+        """Make row i continue row `rows[i]`."""
+        self.tensors = {name: tensor.index_select(0, rows) for name, tensor in self.tensors.items()}
 
 
 @dataclass(frozen=True, slots=True)
 class BeamRows:
-    """Hypotheses of one sentence are merely more queries on the same memory.
+    """Which sentence each row belongs to.
 
-    Cross-attention lays them side by side in the query axis, so that the encoder's output is neither copied nor
-    reordered; sentences with fewer leave some places unused, and only there.
+    In cross-attention the hypotheses of a sentence are several queries on one memory: rows are laid side by side in the
+    query axis, so that the encoder's output is neither copied nor reordered. A sentence with fewer than W rows leaves
+    slots empty.
     """
 
-    sentence: Tensor  # R: whose each row is; rows of one sentence follow each other
-    place: Tensor  # R: sentence · W + which of its rows this is
+    sentence: Tensor  # R: the sentence of each row; rows of one sentence are adjacent
+    slot: Tensor  # R: sentence · W + the number of the row within its sentence
     n_sentences: int
     width: int  # W
 
     @staticmethod
-    def of(sentence: Tensor, n_sentences: int) -> "BeamRows":
-        """The rows of these sentences (R), of which there are `n_sentences`, some maybe without a row."""
+    def of_sentences(sentence: Tensor, n_sentences: int) -> "BeamRows":
+        """Return the rows of these sentences (R); a sentence may have none."""
         counts = sentence.bincount(minlength=n_sentences)  # B
         first, width = counts.cumsum(0) - counts, int(counts.max())
-        place = sentence * width + torch.arange(len(sentence), device=sentence.device) - first[sentence]
-        return BeamRows(sentence, place, n_sentences, width)
+        slot = sentence * width + torch.arange(len(sentence), device=sentence.device) - first[sentence]
+        return BeamRows(sentence, slot, n_sentences, width)
 
-    def spread(self, x: Tensor, fill: float = 0.0) -> Tensor:
-        """R … to B W …"""
-        spread = x.new_full((self.n_sentences * self.width, *x.shape[1:]), fill)
-        spread[self.place] = x
-        return spread.view(self.n_sentences, self.width, *x.shape[1:])
+    def to_grid(self, x: Tensor, fill: float = 0.0) -> Tensor:
+        """Arrange rows (R …) by sentence (B W …); empty slots get `fill`."""
+        grid = x.new_full((self.n_sentences * self.width, *x.shape[1:]), fill)
+        grid[self.slot] = x
+        return grid.view(self.n_sentences, self.width, *x.shape[1:])
 
     def fold(self, q: Tensor) -> Tensor:
-        return self.spread(q.squeeze(2)).transpose(1, 2)  # B H W K
+        """Turn one query per row (R H 1 K) into W queries per sentence (B H W K)."""
+        return self.to_grid(q.squeeze(2)).transpose(1, 2)  # B H W K
 
     def unfold(self, heads: Tensor) -> Tensor:
-        return heads.transpose(1, 2).flatten(0, 1)[self.place].unsqueeze(2)  # R H 1 K
+        """Undo `fold`."""
+        return heads.transpose(1, 2).flatten(0, 1)[self.slot].unsqueeze(2)  # R H 1 K
 
 
 class Memory(NamedTuple):
-    """The encoder's output, as a decoder layer attends to it."""
+    """The encoder's output as one decoder layer attends to it."""
 
     kv: KeysValues
     mask: Tensor
@@ -69,22 +85,27 @@ class Memory(NamedTuple):
 
 @dataclass(slots=True)
 class DecoderState:
-    """What decoding keeps between steps: the encoder's side once a sentence, the decoder's side once a row."""
+    """The state of decoding a batch: the encoder's side per sentence, the decoder's side per row."""
 
-    memory_kv: list[KeysValues]  # of each layer, B H S K
+    memory_kv: list[KeysValues]  # per layer, B H S K
     memory_mask: Tensor  # B 1 1 S
-    output: tuple[Tensor, Tensor | None]  # weight and bias of the map to logits, of the words that may be said
+    output: tuple[Tensor, Tensor | None]  # weight and bias of the map to logits, of the allowed tokens
     rows: BeamRows
-    past: list[LayerCache]  # of each layer, axis 0 has R rows
-    n_decoded: int = 0
+    caches: list[LayerCache]  # per layer
+
+    @property
+    def length(self) -> int:
+        """Tokens decoded so far."""
+        return self.caches[0].length
 
     def reorder(self, rows: Tensor) -> None:
-        """Make row i continue from what row `rows[i]` was."""
-        self.past = [{name: kept.index_select(0, rows) for name, kept in layer.items()} for layer in self.past]
-        self.rows = BeamRows.of(self.rows.sentence[rows], self.rows.n_sentences)
+        """Make row i continue row `rows[i]`."""
+        for cache in self.caches:
+            cache.reorder(rows)
+        self.rows = BeamRows.of_sentences(self.rows.sentence[rows], self.rows.n_sentences)
 
     def keep_sentences(self, sentences: Tensor) -> None:
-        """Go on with these sentences only; no row may be of another."""
+        """Drop all other sentences, which must have no rows left."""
         self.memory_kv = [(k[sentences], v[sentences]) for k, v in self.memory_kv]
         self.memory_mask = self.memory_mask[sentences]
-        self.rows = BeamRows.of(torch.searchsorted(sentences, self.rows.sentence), len(sentences))
+        self.rows = BeamRows.of_sentences(torch.searchsorted(sentences, self.rows.sentence), len(sentences))

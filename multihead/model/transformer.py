@@ -1,14 +1,14 @@
-"""The Transformer of "Attention Is All You Need", §3 in the order of §3.
+"""The Transformer of "Attention Is All You Need": §3, in the order of §3.
 
-Shapes: B batch, S source length, T target length, D d_model, F d_ff, H heads, K d_k or d_v, V vocabulary;
-while decoding, R rows: the hypotheses of all sentences, one after the other, of which a sentence has W at most.
-Masks are boolean, True = may attend, and broadcast to B H T S. They are made in `Transformer` alone.
+Shapes: B batch, S source length, T target length, D d_model, F d_ff, H heads, K d_k or d_v, V vocabulary; while
+decoding, R rows: the hypotheses of all sentences, one after the other (incremental.py).
+Masks are boolean, True = may attend, and broadcast to B H T S. They are created in `Transformer` only.
 """
 
 import math
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import Protocol, cast
+from typing import Any, Protocol, cast
 
 import torch
 import torch.nn.functional as F
@@ -16,143 +16,35 @@ from torch import Tensor, nn
 
 from multihead.config.schema import ModelConfig
 from multihead.model.dropout import Dropout
-from multihead.model.incremental import BeamRows, DecoderState, KeysValues, LayerCache, Memory, append_to_cache
+from multihead.model.incremental import BeamRows, DecoderState, KeysValues, LayerCache, Memory
 from multihead.model.positions import sinusoids
 
-MAX_KEYS_UNFUSED = (
-    64  # keys up to which CPUs train faster by eq. (1) as it is printed: the fused kernel is made for long texts
-)
-
-
-class Score(Protocol):
-    """What weighs the keys of each query, and draws from the values."""
-
-    def __call__(self, q: Tensor, k: Tensor, v: Tensor, mask: Tensor) -> Tensor: ...
-
-    def weights(self, q: Tensor, k: Tensor, mask: Tensor) -> Tensor: ...
-
-
-class Mixer(Protocol):
-    """What lets the places of a sequence know of each other: self-attention in the paper."""
-
-    def __call__(self, x: Tensor, mask: Tensor, past: LayerCache | None = None) -> Tensor: ...
-
+# On CPUs, training is faster with eq. (1) as printed for up to this many keys; the fused kernel is made for long texts.
+MAX_KEYS_UNFUSED = 64
 
 ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {"relu": F.relu, "gelu": F.gelu, "swish": F.silu}
 
 
-# §3.2 Attention
+class Mixer(Protocol):
+    """The sub-layer that passes information between the positions of a sequence: self-attention in the paper.
 
-
-def masked_softmax(scores: Tensor, mask: Tensor) -> Tensor:
-    precise = torch.promote_types(scores.dtype, torch.float32)
-    return scores.masked_fill(~mask, -torch.inf).softmax(dim=-1, dtype=precise)  # B H T S
-
-
-def attention_weights(q: Tensor, k: Tensor, mask: Tensor, scale: float | None = None) -> Tensor:
-    """The softmax of eq. (1): how much each query draws from each key; `scale` takes the place of 1/√d_k."""
-    return masked_softmax(q @ k.mT * (scale or 1 / math.sqrt(q.size(-1))), mask)  # B H T S
-
-
-def attention(q: Tensor, k: Tensor, v: Tensor, mask: Tensor, scale: float | None = None) -> Tensor:
-    """Eq. (1) as it is printed: the definition that `fast_attention` is tested against."""
-    return attention_weights(q, k, mask, scale).to(v.dtype) @ v  # B H T K
-
-
-def fast_attention(q: Tensor, k: Tensor, v: Tensor, mask: Tensor, scale: float | None = None) -> Tensor:
-    """Eq. (1) by a kernel that never holds the weights, wherever that one is faster.
-
-    Outside training it is the same one for every length: the padding of a batch must not change a translation.
+    With `cache`, x is one more token, and the cache holds what is needed of earlier ones. Sources with a dependency
+    tree have `distances` (B 1 S S) too, which only self-attention takes.
     """
-    if q.device.type != "cpu" or not q.requires_grad:
-        return F.scaled_dot_product_attention(q, k, v, attn_mask=mask, scale=scale)  # B H T K
-    # In bfloat16 the gradient of this kernel takes fourteen times as long on CPUs, and small products gain nothing.
-    q, k, v = (x.to(torch.promote_types(x.dtype, torch.float32)) for x in (q, k, v))
-    with torch.autocast("cpu", enabled=False):
-        if k.size(2) <= MAX_KEYS_UNFUSED:
-            return attention(q, k, v, mask, scale)
-        return F.scaled_dot_product_attention(q, k, v, attn_mask=mask, scale=scale)  # B H T K
+
+    def __call__(self, x: Tensor, mask: Tensor, cache: LayerCache | None = ..., **distances: Tensor) -> Tensor: ...
 
 
-class ScaledDotProduct(nn.Module):
-    """§3.2.1, which does not show its weights; whoever wants to see them asks for `weights`."""
+class Score(Protocol):
+    """The function inside multi-head attention that weighs the keys of each query and sums the values.
 
-    def forward(self, q: Tensor, k: Tensor, v: Tensor, mask: Tensor) -> Tensor:
-        return fast_attention(q, k, v, mask)  # B H T K
+    `weights` has the same arguments without v, and returns the weights. Only relative positions take `distances`.
+    """
 
-    def weights(self, q: Tensor, k: Tensor, mask: Tensor) -> Tensor:
-        return attention_weights(q, k, mask)  # B H T S
+    def __call__(self, q: Tensor, k: Tensor, v: Tensor, mask: Tensor, **distances: Tensor) -> Tensor: ...
 
-
-class MultiHeadAttention(nn.Module):
-    """§3.2.2. `keys_values` is apart from `forward`, so that a decoder may keep what it has already projected."""
-
-    def __init__(self, config: ModelConfig, score: Score | None = None) -> None:
-        super().__init__()
-        self.score = score or ScaledDotProduct()
-        heads, bias = config.n_heads, config.attention_bias
-        self.n_heads = heads
-        self.w_q = nn.Linear(config.d_model, heads * config.d_k, bias=bias)
-        self.w_k = nn.Linear(config.d_model, heads * config.d_k, bias=bias)
-        self.w_v = nn.Linear(config.d_model, heads * config.d_v, bias=bias)
-        self.w_o = nn.Linear(heads * config.d_v, config.d_model, bias=bias)
-
-    def queries(self, x: Tensor) -> Tensor:
-        return self._split_heads(self.w_q(x))  # B H T K
-
-    def keys_values(self, x: Tensor) -> KeysValues:
-        return self._split_heads(self.w_k(x)), self._split_heads(self.w_v(x))  # B H S K
-
-    def forward(
-        self,
-        x: Tensor,
-        mask: Tensor,
-        past: LayerCache | None = None,
-        kv: KeysValues | None = None,
-        rows: "BeamRows | None" = None,
-    ) -> Tensor:
-        """The three uses of §3.2.3: a sequence attends to itself and its past, unless `kv` are those of another."""
-        q = self.queries(x)  # B H T K, or R H 1 K
-        k, v = kv or self._own_keys_values(x, mask, past)  # B H S K
-        heads = self.score(q if rows is None else rows.fold(q), k, v, mask)  # B H T K
-        return self.merge(heads if rows is None else rows.unfold(heads))
-
-    def merge(self, heads: Tensor) -> Tensor:
-        out: Tensor = self.w_o(heads.transpose(1, 2).flatten(2))  # B T D
-        return out
-
-    def weights(self, x: Tensor, mask: Tensor, kv: KeysValues | None = None) -> Tensor:
-        """How much each place of x draws from each place that it may attend to."""
-        k, _ = kv or self.keys_values(x)
-        return self.score.weights(self.queries(x), k, mask)  # B H T S
-
-    def _own_keys_values(self, x: Tensor, mask: Tensor, past: LayerCache | None) -> KeysValues:
-        k, v = self.keys_values(x)  # B H T K, or R H 1 K
-        if past is None:
-            return k, v
-        at = mask.size(1) - 1
-        return append_to_cache(past, "k", k, at), append_to_cache(past, "v", v, at)  # R H T K
-
-    def _split_heads(self, x: Tensor) -> Tensor:
-        return x.view(*x.shape[:-1], self.n_heads, -1).transpose(1, 2)  # B H T K
-
-
-# §3.3 Position-wise feed-forward networks
-
-
-class FeedForward(nn.Module):
-    """Eq. (2): the same two linear maps at every position, max(0, x W1 + b1) W2 + b2."""
-
-    def __init__(self, config: ModelConfig) -> None:
-        super().__init__()
-        self.w_1 = nn.Linear(config.d_model, config.d_ff)
-        self.w_2 = nn.Linear(config.d_ff, config.d_model)
-        self.activation = ACTIVATIONS[config.activation]
-
-    def forward(self, x: Tensor) -> Tensor:
-        x = self.activation(self.w_1(x))  # B T F
-        x = self.w_2(x)  # B T D
-        return x
+    @property
+    def weights(self) -> Callable[..., Tensor]: ...
 
 
 # §3.1 Encoder and decoder stacks
@@ -161,8 +53,7 @@ class FeedForward(nn.Module):
 class Residual(nn.Module):
     """LayerNorm(x + Sublayer(x)) around each sub-layer (§3.1), with dropout on the sub-layer's output (§5.4).
 
-    With `norm="pre"` the sub-layer sees a normalised x instead and the sum is left alone; each stack then ends
-    in one more LayerNorm.
+    With `norm="pre"` the sub-layer's input is normalized instead of the sum, and each stack ends in one more LayerNorm.
     """
 
     def __init__(self, config: ModelConfig) -> None:
@@ -186,8 +77,9 @@ class EncoderLayer(nn.Module):
         self.feed_forward = FeedForward(config)
         self.residual_1, self.residual_2 = Residual(config), Residual(config)
 
-    def forward(self, x: Tensor, mask: Tensor) -> Tensor:
-        x = self.residual_1(x, lambda y: self.self_attention(y, mask))
+    def forward(self, x: Tensor, mask: Tensor, distances: Tensor | None = None) -> Tensor:
+        options: dict[str, Any] = {} if distances is None else {"distances": distances}
+        x = self.residual_1(x, lambda y: self.self_attention(y, mask, **options))
         x = self.residual_2(x, self.feed_forward)
         return x
 
@@ -195,33 +87,157 @@ class EncoderLayer(nn.Module):
 class DecoderLayer(nn.Module):
     """Masked self-attention, attention over the encoder's output, then feed-forward."""
 
-    def __init__(self, config: ModelConfig, self_attention: Mixer, cross_attention: MultiHeadAttention) -> None:
+    def __init__(self, config: ModelConfig, self_attention: Mixer, cross_attention: "MultiHeadAttention") -> None:
         super().__init__()
         self.self_attention = self_attention
         self.cross_attention = cross_attention
         self.feed_forward = FeedForward(config)
         self.residual_1, self.residual_2, self.residual_3 = Residual(config), Residual(config), Residual(config)
 
-    def forward(self, x: Tensor, mask: Tensor, memory: "Memory", past: LayerCache | None = None) -> Tensor:
-        x = self.residual_1(x, lambda y: self.self_attention(y, mask, past))
+    def forward(self, x: Tensor, mask: Tensor, memory: Memory, cache: LayerCache | None = None) -> Tensor:
+        x = self.residual_1(x, lambda y: self.self_attention(y, mask, cache))
         x = self.residual_2(x, lambda y: self.cross_attention(y, memory.mask, kv=memory.kv, rows=memory.rows))
         x = self.residual_3(x, self.feed_forward)
         return x
 
 
+# §3.2 Attention
+
+
+def attention(q: Tensor, k: Tensor, v: Tensor, mask: Tensor, scale: float | None = None) -> Tensor:
+    """Return eq. (1) as printed. This is the definition that `fast_attention` is tested against."""
+    return attention_weights(q, k, mask, scale).to(v.dtype) @ v  # B H T K
+
+
+def attention_weights(q: Tensor, k: Tensor, mask: Tensor, scale: float | None = None) -> Tensor:
+    """Return the softmax of eq. (1): how much each query draws from each key. `scale` replaces 1/√d_k."""
+    return masked_softmax(q @ k.mT * (scale or 1 / math.sqrt(q.size(-1))), mask)  # B H T S
+
+
+def masked_softmax(scores: Tensor, mask: Tensor) -> Tensor:
+    """Return the softmax over the keys that may be attended to, computed in at least float32."""
+    precise = torch.promote_types(scores.dtype, torch.float32)
+    return scores.masked_fill(~mask, -torch.inf).softmax(dim=-1, dtype=precise)  # B H T S
+
+
+def fast_attention(  # noqa: PLR0913 - eq. (1) and how to compute it
+    q: Tensor, k: Tensor, v: Tensor, mask: Tensor, scale: float | None = None, *, training: bool
+) -> Tensor:
+    """Return eq. (1), by a fused kernel that never stores the weights wherever that kernel is faster.
+
+    Outside of training the kernel is the same for every length, because the padding of a batch must not change a
+    translation.
+    """
+    if q.device.type != "cpu" or not training:
+        return F.scaled_dot_product_attention(q, k, v, attn_mask=mask, scale=scale)  # B H T K
+    # On CPUs this kernel's gradient is fourteen times slower in bfloat16, and small products gain nothing from it.
+    q, k, v = (x.to(torch.promote_types(x.dtype, torch.float32)) for x in (q, k, v))
+    with torch.autocast("cpu", enabled=False):
+        if k.size(2) <= MAX_KEYS_UNFUSED:
+            return attention(q, k, v, mask, scale)
+        return F.scaled_dot_product_attention(q, k, v, attn_mask=mask, scale=scale)  # B H T K
+
+
+class ScaledDotProduct(nn.Module):
+    """§3.2.1. `forward` does not expose the weights; `weights` computes them for inspection."""
+
+    def forward(self, q: Tensor, k: Tensor, v: Tensor, mask: Tensor) -> Tensor:
+        return fast_attention(q, k, v, mask, training=self.training)  # B H T K
+
+    def weights(self, q: Tensor, k: Tensor, mask: Tensor) -> Tensor:
+        return attention_weights(q, k, mask)  # B H T S
+
+
+class MultiHeadAttention(nn.Module):
+    """§3.2.2. `keys_values` is separate from `forward`, so that a decoder can project its memory once."""
+
+    def __init__(self, config: ModelConfig, score: Score | None = None) -> None:
+        super().__init__()
+        self.score = score or ScaledDotProduct()
+        heads, bias = config.n_heads, config.attention_bias
+        self.n_heads = heads
+        self.w_q = nn.Linear(config.d_model, heads * config.d_k, bias=bias)
+        self.w_k = nn.Linear(config.d_model, heads * config.d_k, bias=bias)
+        self.w_v = nn.Linear(config.d_model, heads * config.d_v, bias=bias)
+        self.w_o = nn.Linear(heads * config.d_v, config.d_model, bias=bias)
+
+    def queries(self, x: Tensor) -> Tensor:
+        return self._split_heads(self.w_q(x))  # B H T K
+
+    def keys_values(self, x: Tensor) -> KeysValues:
+        return self._split_heads(self.w_k(x)), self._split_heads(self.w_v(x))  # B H S K
+
+    def forward(  # noqa: PLR0913 - the three uses of §3.2.3
+        self,
+        x: Tensor,
+        mask: Tensor,
+        cache: LayerCache | None = None,
+        *,
+        kv: KeysValues | None = None,
+        rows: BeamRows | None = None,
+        distances: Tensor | None = None,
+    ) -> Tensor:
+        """The three uses of §3.2.3: x attends to itself and to what is cached, or with `kv` to another sequence."""
+        q = self.queries(x)  # B H T K, or R H 1 K
+        k, v = kv or self._own_keys_values(x, cache)  # B H S K
+        options = {} if distances is None else {"distances": distances}
+        heads = self.score(q if rows is None else rows.fold(q), k, v, mask, **options)  # B H T K
+        return self.merge(heads if rows is None else rows.unfold(heads))
+
+    def merge(self, heads: Tensor) -> Tensor:
+        """Concatenate the heads and project them with W^O."""
+        out: Tensor = self.w_o(heads.transpose(1, 2).flatten(2))  # B T D
+        return out
+
+    def weights(self, x: Tensor, mask: Tensor, kv: KeysValues | None = None, distances: Tensor | None = None) -> Tensor:
+        """Return how much each position of x draws from each position that it may attend to."""
+        k, _ = kv or self.keys_values(x)
+        options = {} if distances is None else {"distances": distances}
+        return self.score.weights(self.queries(x), k, mask, **options)  # B H T S
+
+    def _own_keys_values(self, x: Tensor, cache: LayerCache | None) -> KeysValues:
+        k, v = self.keys_values(x)  # B H T K, or R H 1 K
+        return (k, v) if cache is None else (cache.append("k", k), cache.append("v", v))  # R H T K
+
+    def _split_heads(self, x: Tensor) -> Tensor:
+        return x.view(*x.shape[:-1], self.n_heads, -1).transpose(1, 2)  # B H T K
+
+
+# §3.3 Position-wise feed-forward networks
+
+
+class FeedForward(nn.Module):
+    """Eq. (2): the same two linear maps at every position, max(0, x W1 + b1) W2 + b2."""
+
+    def __init__(self, config: ModelConfig) -> None:
+        super().__init__()
+        self.w_1 = nn.Linear(config.d_model, config.d_ff)
+        self.w_2 = nn.Linear(config.d_ff, config.d_model)
+        self.activation = ACTIVATIONS[config.activation]
+
+    def forward(self, x: Tensor) -> Tensor:
+        x = self.activation(self.w_1(x))  # B T F
+        x = self.w_2(x)  # B T D
+        return x
+
+
+# The whole model, with §3.4 Embeddings and softmax, and §3.5 Positional encoding
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Blocks:
-    """What makes the attention of a layer, given its number; variants.py has others than the paper's."""
+    """Constructors of the attention in each layer, given the layer's number. build.py has those of variants."""
 
     encoder: Callable[[int], Mixer]
     decoder: Callable[[int], Mixer]
     cross: Callable[[], MultiHeadAttention]
-    structure: nn.Module | None = None  # reads what a source is known to have beside the order of its words
+    structure: nn.Module | None = None  # adds what is known of a source beside its order: variants.tree.Tree
 
     @staticmethod
-    def of_the_paper(config: ModelConfig) -> "Blocks":
+    def standard(config: ModelConfig) -> "Blocks":
+        """Return the blocks of the paper."""
         if config.variants:
-            raise ValueError(f"{config.variants[0]} is not in the paper: variants.build_model makes such a model")
+            raise ValueError(f"{config.variants[0]} is not in the paper: use multihead.model.build_model")
         return Blocks(
             encoder=lambda _: MultiHeadAttention(config),
             decoder=lambda _: MultiHeadAttention(config),
@@ -232,16 +248,16 @@ class Blocks:
 class Transformer(nn.Module):
     """Source and target ids in, logits out: `logits = Transformer(config)(source_ids, target_ids)`."""
 
-    def __init__(self, config: ModelConfig, parts: Blocks | None = None) -> None:
+    def __init__(self, config: ModelConfig, blocks: Blocks | None = None) -> None:
         super().__init__()
         self.config = config
-        parts = parts or Blocks.of_the_paper(config)
+        blocks = blocks or Blocks.standard(config)
         self._make_embeddings(config)
         self.dropout = Dropout(config.dropout)
-        self.structure = parts.structure
-        self.encoder = nn.ModuleList(EncoderLayer(config, parts.encoder(n)) for n in range(config.encoder_layers))
+        self.structure = blocks.structure
+        self.encoder = nn.ModuleList(EncoderLayer(config, blocks.encoder(n)) for n in range(config.encoder_layers))
         self.decoder = nn.ModuleList(
-            DecoderLayer(config, parts.decoder(n), parts.cross()) for n in range(config.decoder_layers)
+            DecoderLayer(config, blocks.decoder(n), blocks.cross()) for n in range(config.decoder_layers)
         )
         pre_norm = config.norm == "pre"
         self.encoder_norm = nn.LayerNorm(config.d_model) if pre_norm else nn.Identity()
@@ -249,7 +265,7 @@ class Transformer(nn.Module):
         self.apply(_initialize)
 
     def _make_embeddings(self, config: ModelConfig) -> None:
-        """§3.4: source embedding, target embedding and the map to logits share one matrix unless `tie` says less."""
+        """§3.4: both embeddings and the map to logits share one matrix, unless `tie_embeddings` says otherwise."""
         self.source_embedding = nn.Embedding(config.vocab_size, config.d_model)
         self.target_embedding = (
             self.source_embedding if config.tie_embeddings == "all" else nn.Embedding(config.vocab_size, config.d_model)
@@ -265,75 +281,81 @@ class Transformer(nn.Module):
             is_absolute = config.positions in ("sinusoidal", "tree")  # the others have none, or theirs in the attention
             self.register_buffer("positions", table if is_absolute else table.zero_(), persistent=False)
 
-    def forward(self, source_ids: Tensor, target_ids: Tensor) -> Tensor:
-        """Logits of the token after each of `target_ids` (B T), given `source_ids` (B S)."""
-        logits: Tensor = self.output(self.hidden(source_ids, target_ids))  # B T V
+    def forward(self, source_ids: Tensor, target_ids: Tensor, source_heads: Tensor | None = None) -> Tensor:
+        """Return the logits of the token after each of `target_ids` (B T), given `source_ids` (B S).
+
+        `source_heads` (B S) are the heads of a dependency tree, for a model with `positions="tree"`.
+        """
+        logits: Tensor = self.output(self.hidden(source_ids, target_ids, source_heads))  # B T V
         return logits
 
-    def hidden(self, source_ids: Tensor, target_ids: Tensor) -> Tensor:
-        """The decoder's output, before the map to logits."""
-        memory, memory_mask = self.encode(source_ids)  # B S D, B 1 1 S
+    def hidden(self, source_ids: Tensor, target_ids: Tensor, source_heads: Tensor | None = None) -> Tensor:
+        """Return the decoder's output, before the map to logits."""
+        memory, memory_mask = self.encode(source_ids, source_heads)  # B S D, B 1 1 S
         x = self.embed(self.target_embedding, target_ids)  # B T D
-        # The look-ahead mask also hides the target's padding, which is always later than what is real.
+        # The look-ahead mask also hides the target's padding, which comes after all real tokens.
         mask = torch.ones(x.size(1), x.size(1), dtype=torch.bool, device=x.device).tril()  # T T
         for layer, memory_kv in zip(self.decoder, self.memory_keys_values(memory), strict=True):
             x = layer(x, mask, Memory(memory_kv, memory_mask))
         hidden: Tensor = self.decoder_norm(x)  # B T D
         return hidden
 
-    def encode(self, source_ids: Tensor) -> tuple[Tensor, Tensor]:
-        """The encoder's output, and the mask that hides the source's padding."""
+    def encode(self, source_ids: Tensor, source_heads: Tensor | None = None) -> tuple[Tensor, Tensor]:
+        """Return the encoder's output, and the mask that hides the source's padding."""
         mask = (source_ids != self.config.pad_id)[:, None, None, :]  # B 1 1 S
-        if self.structure is None:
-            x, seen = self.embed(self.source_embedding, source_ids), mask  # B S D
-        else:
-            ids, depth, seen = self.structure(source_ids, mask)
-            x = self.embed(self.source_embedding, ids) + depth  # B S D
+        x, distances = self.embed(self.source_embedding, source_ids), None  # B S D
+        if self.structure is not None:
+            depths, distances = self.structure(source_ids, source_heads)
+            x = x + depths
         for layer in self.encoder:
-            x = layer(x, seen)
+            x = layer(x, mask, distances)
         x = self.encoder_norm(x)
         return x, mask
 
-    def start(self, source_ids: Tensor, words: Tensor | None = None) -> DecoderState:
-        """Run the encoder once, and project the cross keys and values of every decoder layer once.
+    def start_decoding(
+        self, source_ids: Tensor, allowed: Tensor | None = None, source_heads: Tensor | None = None
+    ) -> DecoderState:
+        """Run the encoder, and project the keys and values of cross-attention for every decoder layer.
 
-        With `words`, ids in the order of the logits that `step` gives, nothing else can be said.
+        With `allowed`, only these token ids can be generated, and `decode_step` returns their logits in this order.
         """
-        memory, memory_mask = self.encode(source_ids)
+        memory, memory_mask = self.encode(source_ids, source_heads)
         weight, bias = self.output.weight, self.output.bias
         return DecoderState(
             memory_kv=self.memory_keys_values(memory),
             memory_mask=memory_mask,
-            output=(weight, bias) if words is None else (weight[words], None if bias is None else bias[words]),
-            rows=BeamRows.of(torch.arange(len(source_ids), device=source_ids.device), len(source_ids)),
-            past=[{} for _ in self.decoder],
+            output=(weight, bias) if allowed is None else (weight[allowed], None if bias is None else bias[allowed]),
+            rows=BeamRows.of_sentences(torch.arange(len(source_ids), device=source_ids.device), len(source_ids)),
+            caches=[LayerCache() for _ in self.decoder],
         )
 
-    def step(self, ids: Tensor, state: DecoderState) -> Tensor:
-        """Logits (R V) of the token after `ids` (R), one token of each row; `state` remembers those before."""
-        x = self.embed(self.target_embedding, ids.unsqueeze(1), start=state.n_decoded)  # R 1 D
-        state.n_decoded += 1
-        mask = torch.ones(1, state.n_decoded, dtype=torch.bool, device=x.device)  # the past is all visible
-        for layer, memory_kv, past in zip(self.decoder, state.memory_kv, state.past, strict=True):
-            x = layer(x, mask, Memory(memory_kv, state.memory_mask, state.rows), past)
+    def decode_step(self, ids: Tensor, state: DecoderState) -> Tensor:
+        """Return the logits (R V) of the token after `ids` (R), the latest token of each row, and update `state`."""
+        x = self.embed(self.target_embedding, ids.unsqueeze(1), first=state.length)  # R 1 D
+        mask = torch.ones(1, state.length + 1, dtype=torch.bool, device=x.device)  # all tokens so far are visible
+        for layer, memory_kv, cache in zip(self.decoder, state.memory_kv, state.caches, strict=True):
+            x = layer(x, mask, Memory(memory_kv, state.memory_mask, state.rows), cache)
+        for cache in state.caches:
+            cache.length += 1
         return F.linear(self.decoder_norm(x.squeeze(1)), *state.output)  # R V
 
     def memory_keys_values(self, memory: Tensor) -> list[KeysValues]:
-        """What each decoder layer attends to, projected once a sentence."""
+        """Return the keys and values that each decoder layer attends to, projected once per sentence."""
         layers = cast(Iterable[DecoderLayer], self.decoder)
-        return [layer.cross_attention.keys_values(memory) for layer in layers]  # of each layer, B H S K
+        return [layer.cross_attention.keys_values(memory) for layer in layers]  # per layer, B H S K
 
-    def embed(self, embedding: nn.Embedding, ids: Tensor, start: int = 0) -> Tensor:
-        """§3.4 and §3.5: embeddings times √d_model, plus positions; dropout on the sum (§5.4)."""
-        end = start + ids.size(1)
+    def embed(self, embedding: nn.Embedding, ids: Tensor, first: int = 0) -> Tensor:
+        """§3.4 and §3.5: embeddings times √d_model, plus positions from `first` on; dropout on the sum (§5.4)."""
+        end = first + ids.size(1)
         if end > self.config.max_len:
             raise ValueError(f"{end} tokens are more than the {self.config.max_len} positions of this model")
-        x: Tensor = self.dropout(embedding(ids) * math.sqrt(self.config.d_model) + self.positions[start:end])  # B T D
+        x: Tensor = self.dropout(embedding(ids) * math.sqrt(self.config.d_model) + self.positions[first:end])  # B T D
         return x
 
 
 def _initialize(module: nn.Module) -> None:
-    """The paper is silent on this; as in its first public code: Glorot, embeddings N(0, d_model^-0.5)."""
+    """Initialize as in the authors' first public code, since the paper does not say how: Glorot, and
+    N(0, d_model^-0.5) for embeddings."""
     match module:
         case nn.Embedding():
             nn.init.normal_(module.weight, std=module.embedding_dim**-0.5)
@@ -350,7 +372,7 @@ def _initialize(module: nn.Module) -> None:
 
 def _initialize_attention(module: MultiHeadAttention) -> None:
     fused = module.w_q.out_features + module.w_k.out_features + module.w_v.out_features
-    bound = math.sqrt(6 / (module.w_q.in_features + fused))  # Glorot over q, k and v as the one matrix they were
+    bound = math.sqrt(6 / (module.w_q.in_features + fused))  # Glorot over q, k and v as one matrix, as in that code
     for linear in (module.w_q, module.w_k, module.w_v):
         nn.init.uniform_(linear.weight, -bound, bound)
     nn.init.xavier_uniform_(module.w_o.weight)

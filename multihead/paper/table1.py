@@ -20,6 +20,7 @@ from multihead.config.schema import ModelConfig
 from multihead.console import Table
 from multihead.figures import PALETTE, add_legend, new_figure, save_figure, style_axes
 from multihead.model.build import MIXERS
+from multihead.model.incremental import LayerCache
 from multihead.model.transformer import MultiHeadAttention
 from multihead.model.variants.convolution import Convolution
 
@@ -185,11 +186,12 @@ def _steps_between(layer: Layer, length: int, width: int = 4) -> int:
     """Steps that the gradient goes back through, from the last place to the first."""
     mixer = make(layer, width, length).double()
     x = torch.randn(1, length, width, dtype=torch.float64, requires_grad=True)
-    past: dict[str, Tensor] = {}
+    cache = LayerCache()
     states = []
     for place in range(length):
-        y = mixer(x[:, place : place + 1], full_mask(1), past)
-        states.append(past["h"])
+        y = mixer(x[:, place : place + 1], full_mask(1), cache)
+        cache.length += 1
+        states.append(cache.tensors["h"])
     gradients = torch.autograd.grad(y.sum(), states, allow_unused=True)
     return sum(1 for gradient in gradients if gradient is not None and bool(gradient.any()))
 

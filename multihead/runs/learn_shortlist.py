@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from multihead.data.shards import Ids, Shards
 from multihead.storage.shortlist import Shortlist
-from multihead.text.tokenizer import EOS_ID, PLACE, UNK_ID
+from multihead.text.tokenizer import EOS_ID, UNK_ID
 
 ROUNDS = 4  # of expectation and maximisation
 RARE = 5  # times that a word has to be seen
@@ -90,17 +90,13 @@ def _sample(shards: Shards, vocab_size: int, most_links: int) -> list[int]:
         return taken
     seen = np.zeros(vocab_size, dtype=np.int64)
     for pair in taken:
-        seen[_words(shards[pair][0])] += 1
+        seen[shards[pair][0]] += 1
     for pair in looked_at:
-        source = _words(shards[pair][0])
+        source = shards[pair][0]
         if seen[source].min() < RARE:
             taken.append(pair)
             seen[source] += 1
     return taken
-
-
-def _words(tokens: Ids) -> NDArray[np.int64]:
-    return tokens.astype(np.int64) % PLACE  # without what they hang from (trees.py)
 
 
 def _links(pairs: list[tuple[Ids, Ids]], vocab_size: int) -> tuple[NDArray[np.int64], NDArray[np.int32]]:
@@ -109,7 +105,7 @@ def _links(pairs: list[tuple[Ids, Ids]], vocab_size: int) -> tuple[NDArray[np.in
     targets: list[NDArray[np.int32]] = []
     n_targets = 0
     for pair in pairs:
-        source, target = map(_words, pair)
+        source, target = (ids.astype(np.int64) for ids in pair)
         source = np.append(np.unique(source), UNK_ID)  # and with nothing at all, for which UNK stands
         links.append((source * vocab_size + target[:, None]).ravel())
         targets.append(np.repeat(np.arange(n_targets, n_targets + len(target), dtype=np.int32), len(source)))

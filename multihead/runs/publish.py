@@ -8,7 +8,7 @@ from typing import NamedTuple
 from multihead.config.schema import BEAM, SearchConfig, TrainConfig
 from multihead.console import Log
 from multihead.data.augment import noisy_copies
-from multihead.data.shards import corpus_identity, read_summary
+from multihead.data.shards import Shards, corpus_identity, read_summary
 from multihead.errors import UserError
 from multihead.evaluation.metrics import scores
 from multihead.hardware.device import matmul_flops
@@ -26,6 +26,7 @@ from multihead.training.checkpoint import average_checkpoints, load_checkpoint
 from multihead.training.metrics import Metrics, perplexity
 from multihead.training.trainer import Trainer
 from multihead.training.validation import TranslatedPair, Validator
+from multihead.translation.engine import Segment
 
 MIN_BLEU_GAIN = 0.5  # BLEU; a smaller difference between two models may be chance
 N_SCORED = 1024  # validation sentences on which a published model is scored
@@ -152,12 +153,17 @@ def _validation_text(validator: Validator) -> ValidationText:
     shards, decode = validator.shards, validator.tokenizer.decode
     pairs = [shards[pair] for pair in range(min(len(shards), MAX_SENTENCES))]
     return ValidationText(
-        segments=[source.tolist() for source, _ in pairs],
+        segments=[_segment(shards, pair) for pair in range(len(pairs))],
         sources=[decode(source.tolist()) for source, _ in pairs],
         references=[decode(target.tolist()) for _, target in pairs],
         source_lang=validator.config.source_lang,
         target_lang=validator.config.target_lang,
     )
+
+
+def _segment(shards: Shards, pair: int) -> Segment:
+    heads = shards.source_heads(pair)
+    return Segment(shards[pair][0].tolist(), None if heads is None else heads.tolist())
 
 
 def _learn_shortlists(trainer: Trainer, output: Path) -> Sequence[Shortlist]:

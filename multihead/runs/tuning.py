@@ -13,7 +13,7 @@ from multihead.runs.learn_shortlist import SIZES, Lexicon, shortlist_of
 from multihead.storage.shortlist import Shortlist
 from multihead.text.sentences import split_sentences
 from multihead.text.tokenizer import SubwordTokenizer
-from multihead.translation.engine import SearchResult, length_penalty
+from multihead.translation.engine import SearchResult, Segment, length_penalty
 from multihead.translation.engines.torch_engine import TorchEngine
 
 ALPHAS = (ALPHA, 0.8, 1.0, 1.25, 1.5)
@@ -27,7 +27,7 @@ MAX_SENTENCES = 512  # validation sentences that decide
 class ValidationText:
     """Validation pairs: ids and text of the sources, and their translations by people."""
 
-    segments: list[list[int]]
+    segments: list[Segment]
     sources: list[str]
     references: list[str]
     source_lang: str

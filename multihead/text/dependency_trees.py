@@ -1,64 +1,70 @@
-"""Dependency trees beside the words of a source: how they are written, how they travel, and what a model asks of them.
+"""Dependency trees of source sentences: how they are written in a file, and how they follow tokens into a model.
 
 A source line with a tree is its words, a tab, and for each word the number of its head, 0 for the root:
 
     A man rides a bike .<TAB>2 3 0 5 3 3
 
-Words are what stands between spaces. The pieces of a word hang from its first one, and roots hang from the end symbol.
-A tree travels with the ids: a token is its id, plus PLACE times one more than the place of what it hangs from; so a
-token of a source without a tree, which hangs from the end symbol, is its id.
+Words are separated by spaces. The first token of a word hangs from the first token of the head's word, and the other
+tokens of a word from its first one. The root, and every word of a sentence without a tree, hangs from the end symbol.
 """
 
 from collections.abc import Sequence
 
 from multihead.errors import UserError
-from multihead.text.tokenizer import PLACE, SubwordTokenizer
+from multihead.text.tokenizer import SubwordTokenizer
 
 SEPARATOR = "\t"
+NO_HEAD = -1  # of a token that hangs from the end symbol
 
 
 def strip_tree(line: str) -> str:
-    """A line without its tree."""
+    """Return a line without its tree."""
     return line.partition(SEPARATOR)[0].strip()
 
 
 def parse_heads(line: str) -> list[int]:
-    """The heads of a line's words; none if it has no tree. What is no tree is refused in words."""
+    """Return the heads of a line's words, or an empty list if it has no tree; raise UserError if they form no tree."""
     text, _, heads = line.partition(SEPARATOR)
     if not heads.strip():
         return []
     if not all(head.isascii() and head.isdigit() for head in heads.split()):
-        raise UserError(f"'{heads[:60]}' should be a number for each word: that of its head, 0 for the root")
-    found = [int(head) for head in heads.split()]
+        raise UserError(f"'{heads[:60]}' is not a dependency tree: write one number per word, 0 for the root")
+    parents = [int(head) for head in heads.split()]
     n_words = len(text.split())
-    if len(found) != n_words:
-        raise UserError(f"{n_words} words have {len(found)} heads: '{text[:60]}' and '{heads[:60]}'")
-    for word in range(1, n_words + 1):
-        for _ in range(n_words + 1):
-            if word > n_words:
-                raise UserError(f"there is no word {word} that could be a head: '{text[:60]}' has {n_words}")
-            if word == 0:
-                break
-            word = found[word - 1]  # up to the root
-        else:
-            raise UserError(f"'{heads[:60]}' is no tree: its words are each other's heads, and none is the root")
-    return found
+    if len(parents) != n_words:
+        raise UserError(f"the dependency tree has {len(parents)} heads for {n_words} words: '{text[:60]}'")
+    if max(parents) > n_words:
+        raise UserError(f"the dependency tree names word {max(parents)}, but '{text[:60]}' has {n_words} words")
+    if not all(_reaches_root(word, parents) for word in range(1, n_words + 1)):
+        raise UserError(f"'{heads[:60]}' is not a dependency tree: it has a cycle")
+    return parents
 
 
-def encode_tree(tokenizer: SubwordTokenizer, lines: Sequence[str]) -> list[list[int]]:
-    """The tokens of source lines, with their trees."""
+def _reaches_root(word: int, parents: list[int]) -> bool:
+    for _ in parents:
+        word = parents[word - 1]
+        if word == 0:
+            return True
+    return False
+
+
+def encode_with_heads(tokenizer: SubwordTokenizer, lines: Sequence[str]) -> list[tuple[list[int], list[int]]]:
+    """Return the ids of each source line, and for each token the index of its head, or NO_HEAD."""
     batch = tokenizer.encode_batch([" ".join(strip_tree(line).split()) for line in lines])
-    trees = [parse_heads(line) for line in lines]
-    return [_with_tree(ids, tokenizer.word_starts(ids), heads) for ids, heads in zip(batch, trees, strict=True)]
+    return [
+        (ids, _token_heads(tokenizer.word_starts(ids), parse_heads(line)))
+        for ids, line in zip(batch, lines, strict=True)
+    ]
 
 
-def _with_tree(ids: list[int], word_starts: list[bool], heads: list[int]) -> list[int]:
-    if not heads:
-        return ids
-    first = [place for place, begins in enumerate(word_starts) if begins]  # of each word
-    tokens, word = [], -1
-    for id, begins in zip(ids, word_starts, strict=True):
+def _token_heads(word_starts: list[bool], parents: list[int]) -> list[int]:
+    """Return the head of each token, given which tokens begin a word and the parents of the words."""
+    if not parents:
+        return [NO_HEAD] * len(word_starts)
+    firsts = [index for index, begins in enumerate(word_starts) if begins]  # the first token of each word
+    heads, word = [], 0  # words are counted from 1
+    for begins in word_starts:
         word += begins
-        above = heads[word] if begins else word + 1  # the word that it hangs from, counted from 1
-        tokens.append(id + PLACE * (first[above - 1] + 1 if above else 0))
-    return tokens
+        parent = parents[word - 1] if begins else word
+        heads.append(firsts[parent - 1] if parent else NO_HEAD)
+    return heads

@@ -17,7 +17,6 @@ from multihead.errors import UsageError, UserError
 PAD_ID, UNK_ID, BOS_ID, EOS_ID = range(4)
 SPECIAL_TOKENS = ["<pad>", "<unk>", "<s>", "</s>"]  # in the order of the ids above
 NEVER_GENERATED = [PAD_ID, BOS_ID]  # UNK is allowed: imported Marian models generate it
-PLACE = 1 << 20  # more than any id: what a token carries above it is not its own (trees.py)
 TARGET_ONLY_PREFIX = (
     "\ue000"  # begins a piece that no source is cut into, where source and target have different pieces
 )
@@ -70,13 +69,13 @@ class SubwordTokenizer:
 
     def decode(self, ids: Sequence[int]) -> str:
         """The text of these ids; control symbols have none."""
-        said = [id % PLACE for id in ids if id % PLACE >= len(SPECIAL_TOKENS)]
+        said = [id for id in ids if id >= len(SPECIAL_TOKENS)]
         text: str = self._backend.decode(said, skip_special_tokens=False)
         return text
 
     def tokens(self, ids: Sequence[int]) -> list[str]:
         """Each id as its piece, for people to read."""
-        return [(self._backend.id_to_token(id % PLACE) or "").removeprefix(TARGET_ONLY_PREFIX) for id in ids]
+        return [(self._backend.id_to_token(id) or "").removeprefix(TARGET_ONLY_PREFIX) for id in ids]
 
     def readable(self, ids: Sequence[int]) -> list[str]:
         """Return the text of each piece; one that begins a word begins with a space.

@@ -4,18 +4,22 @@ Shapes: B batch, S source length, T target length.
 """
 
 import random
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from multihead.data.augment import Augment
 from multihead.data.bucketing import PairIndices, length_buckets
 from multihead.data.epochs import BatchPlan, Cursor, batch_plans
 from multihead.data.shards import Ids, Shards
+from multihead.text.dependency_trees import NO_HEAD
 from multihead.text.tokenizer import BOS_ID, EOS_ID, PAD_ID
+
+Heads = NDArray[np.int32]  # of each source token in a dependency tree
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -26,6 +30,7 @@ class Batch:
     target_in: Tensor  # B T, with BOS at the start
     target_out: Tensor  # B T, with EOS at the end
     n_tokens: int  # of target_out without padding; 0 for a batch that adds no loss
+    source_heads: Tensor | None = None  # B S, with dependency trees; NO_HEAD for EOS and padding
 
     def to(self, device: torch.device) -> "Batch":
         return Batch(
@@ -33,11 +38,15 @@ class Batch:
             target_in=self.target_in.to(device, non_blocking=True),
             target_out=self.target_out.to(device, non_blocking=True),
             n_tokens=self.n_tokens,
+            source_heads=None if self.source_heads is None else self.source_heads.to(device, non_blocking=True),
         )
 
 
-def collate(pairs: list[tuple[Ids, Ids]]) -> Batch:
-    """Pad the sources and the targets to one length each, and add BOS and EOS."""
+def collate(pairs: list[tuple[Ids, Ids]], heads: Sequence[Heads | None] = ()) -> Batch:
+    """Pad the sources and the targets to one length each, and add BOS and EOS.
+
+    `heads` are those of each source; None or nothing without dependency trees.
+    """
     n_source = 1 + max(len(source) for source, _ in pairs)
     n_target = 1 + max(len(target) for _, target in pairs)
     source_ids = np.full((len(pairs), n_source), PAD_ID, dtype=np.int64)
@@ -51,7 +60,18 @@ def collate(pairs: list[tuple[Ids, Ids]]) -> Batch:
         target_in=torch.from_numpy(target_in),
         target_out=torch.from_numpy(target_out),
         n_tokens=sum(len(target) + 1 for _, target in pairs),
+        source_heads=_pad_heads(heads, n_source),
     )
+
+
+def _pad_heads(heads: Sequence[Heads | None], n_source: int) -> Tensor | None:
+    rows = [row for row in heads if row is not None]
+    if not rows:
+        return None
+    padded = np.full((len(rows), n_source), NO_HEAD, dtype=np.int64)
+    for number, row in enumerate(rows):
+        padded[number, : len(row)] = row
+    return torch.from_numpy(padded)
 
 
 def read_batch(shards: Shards, batch: BatchPlan, seed: int, augment: Augment | None = None) -> Batch:
@@ -60,7 +80,8 @@ def read_batch(shards: Shards, batch: BatchPlan, seed: int, augment: Augment | N
     if augment:
         generators = [_generator(seed, batch.cursor, int(index)) for index in batch.pairs]
         pairs = [augment(pair, generator) for pair, generator in zip(pairs, generators, strict=True)]
-    return collate(pairs) if batch.contributes_loss else replace(collate(pairs), n_tokens=0)
+    collated = collate(pairs, [shards.source_heads(int(pair)) for pair in batch.pairs])
+    return collated if batch.contributes_loss else replace(collated, n_tokens=0)
 
 
 def _generator(seed: int, cursor: Cursor, pair: int) -> random.Random:
@@ -86,4 +107,4 @@ def validation_batches(
     """Yield batches of the first `n_pairs` pairs, each once and sorted by length, with the indices of the pairs."""
     lengths = shards.lengths()[:n_pairs]
     for pairs in length_buckets(lengths, batch_tokens):
-        yield pairs, collate([shards[int(pair)] for pair in pairs])
+        yield pairs, collate([shards[int(pair)] for pair in pairs], [shards.source_heads(int(pair)) for pair in pairs])

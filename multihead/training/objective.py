@@ -23,8 +23,9 @@ class Objective(nn.Module):
         """Return smoothed and plain loss, summed over the tokens of a batch; with R-Drop, the mean of two passes."""
         n_passes = 2 if r_drop else 1
         source, target_in = (ids.repeat(n_passes, 1) for ids in (batch.source, batch.target_in))
+        heads = None if batch.source_heads is None else batch.source_heads.repeat(n_passes, 1)
         real = batch.target_out != PAD_ID  # B T
-        x = self.hidden(source, target_in)[real.repeat(n_passes, 1)]  # N D
+        x = self.hidden(source, target_in, heads)[real.repeat(n_passes, 1)]  # N D
         loss, plain = linear_smoothed_loss(x, self.model.output, batch.target_out[real], smoothing, r_drop)
         return loss / n_passes, plain / n_passes
 

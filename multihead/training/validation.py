@@ -70,7 +70,8 @@ class Validator:
         candidates = Candidates(shortlist, device) if shortlist else None
         translated: dict[int, TranslatedPair] = {}
         for pairs, batch in validation_batches(self.shards, self.config.batch_tokens, n_pairs):
-            results = search([self.model], batch.source.to(device), config, shortlist=candidates)
+            batch = batch.to(device)
+            results = search([self.model], batch.source, config, candidates, batch.source_heads)
             for pair, result in zip(pairs.tolist(), results, strict=True):
                 source, reference = (self.tokenizer.decode(ids.tolist()) for ids in self.shards[pair])
                 translation = self.tokenizer.decode(result.best(1)[0].tokens)

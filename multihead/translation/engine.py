@@ -11,8 +11,22 @@ from dataclasses import dataclass, field
 from typing import Protocol, Self, TypeVar, overload
 
 from multihead.config.schema import SearchConfig
+from multihead.text.dependency_trees import NO_HEAD
 
-Segment = list[int]  # the token ids of a sentence, without the end symbol
+
+@dataclass(frozen=True, slots=True)
+class Segment:
+    """The source ids of a sentence, without the end symbol; with a dependency tree, also the head of each token."""
+
+    ids: list[int]
+    heads: list[int] | None = None
+
+    def shortened(self, n_tokens: int) -> "Segment":
+        """Return the first tokens; one whose head is cut off hangs from the end symbol."""
+        if self.heads is None:
+            return Segment(self.ids[:n_tokens])
+        heads = [head if head < n_tokens else NO_HEAD for head in self.heads[:n_tokens]]
+        return Segment(self.ids[:n_tokens], heads)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -52,7 +52,7 @@ class Candidate:
 class Source:
     """A segment and its text."""
 
-    ids: Segment
+    segment: Segment
     text: str
 
 
@@ -72,7 +72,7 @@ class Guard:
 
     def search(self, segments: Sequence[Segment], config: SearchConfig) -> list[GuardedResult]:
         """Return `config.n_best` translations of each segment; with `config.guard` faulty ones are searched again."""
-        sources = [Source(ids, self._tokenizer.decode(ids).strip()) for ids in segments]
+        sources = [Source(segment, self._tokenizer.decode(segment.ids).strip()) for segment in segments]
         results = [GuardedResult(candidates) for candidates in self._search(sources, config, config.n_best)]
         if config.guard:
             self._retry_faulty(sources, results, config)
@@ -82,7 +82,7 @@ class Guard:
         return results
 
     def _search(self, sources: Sequence[Source], config: SearchConfig, n_best: int) -> list[list[Candidate]]:
-        found = self.engine.search([source.ids for source in sources], config)
+        found = self.engine.search([source.segment for source in sources], config)
         return [[self._decode(hypothesis) for hypothesis in result.best(n_best)] for result in found]
 
     def _decode(self, hypothesis: Hypothesis) -> Candidate:
@@ -131,7 +131,7 @@ class Guard:
         hypothesis, text = candidate.hypothesis, candidate.text
         if not text:
             return Fault.EMPTY
-        if not hypothesis.finished or (has_loop(hypothesis.tokens) and not has_loop(source.ids)):
+        if not hypothesis.finished or (has_loop(hypothesis.tokens) and not has_loop(source.segment.ids)):
             return Fault.LOOP
         same_language = self._data.source_lang == self._data.target_lang
         if text == source.text and len(text.split()) > MAX_COPIED_WORDS and not same_language:
@@ -141,9 +141,9 @@ class Guard:
     def _is_short(self, source: Source, candidate: Candidate) -> bool:
         """Return whether much of the source is probably missing, by the number of tokens or of sentences."""
         n_tokens = len(candidate.hypothesis.tokens)
-        if len(source.ids) < SHORT_MIN_TOKENS or not n_tokens:
+        if len(source.segment.ids) < SHORT_MIN_TOKENS or not n_tokens:
             return False
-        if n_tokens < SHORT_RATIO * len(source.ids):
+        if n_tokens < SHORT_RATIO * len(source.segment.ids):
             return True
         n_sentences = len(split_sentences(source.text, self._data.source_lang)[0])
         return n_sentences > 2 and len(split_sentences(candidate.text, self._data.target_lang)[0]) <= n_sentences / 2

@@ -4,7 +4,7 @@ import re
 from dataclasses import dataclass, field
 
 from multihead.config.schema import DataConfig
-from multihead.text.dependency_trees import encode_tree
+from multihead.text.dependency_trees import encode_with_heads
 from multihead.text.encoding import normalize
 from multihead.text.lines import MAX_CHARACTERS
 from multihead.text.sentences import as_one_sentence, split_sentences, split_to_fit
@@ -25,9 +25,9 @@ class SourceLine:
     gaps: list[str] = field(default_factory=list)
     warnings: list[str] = field(default_factory=list)
 
-    def add(self, ids: Segment, gap: str) -> None:
-        if ids:
-            self.segments.append(ids)
+    def add(self, segment: Segment, gap: str) -> None:
+        if segment.ids:
+            self.segments.append(segment)
             self.gaps.append(gap)
 
 
@@ -64,7 +64,9 @@ class Segmenter:
         return as_one_sentence(text)
 
     def encode(self, text: str) -> Segment:
-        return encode_tree(self.tokenizer, [text])[0] if self.data.tree else self.tokenizer.encode(text)
+        if self.data.tree:
+            return Segment(*encode_with_heads(self.tokenizer, [text])[0])
+        return Segment(self.tokenizer.encode(text))
 
     def _add(self, line: SourceLine, sentence: str, gap: str) -> None:
         """Add a sentence, in several parts if it is too long for the model."""
@@ -72,12 +74,13 @@ class Segmenter:
         if self.data.casing_noise and sentence.isupper() and " " in sentence:
             line.warnings.append("capitals: the text was read in lower case")
             sentence = sentence.lower()
-        ids = self.encode(sentence) if len(sentence) <= MAX_PIECE_CHARACTERS * self.max_tokens else []
-        if ids and len(ids) <= self.max_tokens:
-            line.add(ids, gap)
+        segment = self.encode(sentence) if len(sentence) <= MAX_PIECE_CHARACTERS * self.max_tokens else Segment([])
+        n_tokens = len(segment.ids)
+        if 0 < n_tokens <= self.max_tokens:
+            line.add(segment, gap)
         elif self.data.tree:  # part of a tree is not a tree
-            line.warnings.append(f"cut: a sentence of {len(ids)} tokens was cut to {self.max_tokens}")
-            line.add(ids[: self.max_tokens], gap)
+            line.warnings.append(f"cut: a sentence of {n_tokens} tokens was cut to {self.max_tokens}")
+            line.add(segment.shortened(self.max_tokens), gap)
         else:
             parts = list(split_to_fit(sentence, self._size, self.max_tokens, self.data.source_lang))
             line.warnings.append(
@@ -90,5 +93,5 @@ class Segmenter:
     def _size(self, text: str) -> int:
         """Return the number of tokens, or a lower bound for a text so long that encoding it could take seconds."""
         if len(text) <= MAX_PIECE_CHARACTERS * self.max_tokens:
-            return len(self.encode(text))
+            return len(self.encode(text).ids)
         return len(text) // MAX_PIECE_CHARACTERS + 1

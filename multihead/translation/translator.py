@@ -123,7 +123,7 @@ class Translator:
 
         Without a `translation`, the model translates the sentence first.
         """
-        source = self.segmenter.encode(self.segmenter.clean(text))[: self.segmenter.max_tokens]
+        source = self.segmenter.encode(self.segmenter.clean(text)).shortened(self.segmenter.max_tokens)
         if translation is None:
             config = search_config(**search).of_model(self.search)
             target = self.guard.search([source], config)[0].candidates[0].hypothesis.tokens
@@ -141,7 +141,7 @@ class Translator:
             text=best.text,
             score=best.score,
             tokens=self.tokenizer.tokens(tokens),
-            source_tokens=self.tokenizer.tokens([id for segment in line.segments for id in segment]),
+            source_tokens=self.tokenizer.tokens([id for segment in line.segments for id in segment.ids]),
             alternatives=[other for other in others if other.text != best.text],
             alignment=self._alignment(line, results) if align else [],
             warnings=line.warnings + [warning for result in results for warning in result.warnings],
@@ -160,10 +160,10 @@ class Translator:
             n_targets += len(group_words(maps.target_tokens[1:]))
         return alignment
 
-    def _record(self, source: Segment, target: Segment) -> AttentionMaps:
+    def _record(self, source: Segment, target: list[int]) -> AttentionMaps:
         from multihead.inspection.record import record_attention  # needs torch
 
-        return record_attention(self.models[0], self.tokenizer, source, target)
+        return record_attention(self.models[0], self.tokenizer, source.ids, target, source.heads)
 
 
 def longest_segment(config: RunConfig) -> int:

@@ -30,7 +30,7 @@ from multihead.text.tokenizer import BOS_ID, EOS_ID, NEVER_GENERATED, PAD_ID, SP
 from multihead.translation.engine import EMPTY_HYPOTHESIS, Hypothesis, SearchResult, length_penalty
 from multihead.translation.engines.ctranslate2_engine import CTranslate2Engine
 from multihead.translation.search.beam import search
-from tests.conftest import copy_or_reverse, store_model, tiny_shape
+from tests.conftest import copy_or_reverse, segments_of, store_model, tiny_shape
 
 TEXTS = ["Ein Mann fährt mit dem Fahrrad zum Bahnhof.", "A man rides his bike to the station, doesn't he?"] * 5
 TOKENIZER = SubwordTokenizer.learn(TEXTS, 300)
@@ -118,10 +118,10 @@ def test_every_shape_gives_the_same_numbers(shape: dict[str, object], tmp_path: 
     model, segments = random_model(**shape), random_segments(8, longest=9)
     engine = engine_of(model, tmp_path / "export")
     greedy = SearchConfig(beam=1, max_extra=8)
-    expected, found = search_with_torch(model, segments, greedy), engine.search(segments, greedy)
+    expected, found = search_with_torch(model, segments, greedy), engine.search(segments_of(segments), greedy)
     assert best_tokens(found) == best_tokens(expected)
     assert best_scores(found) == pytest.approx(best_scores(expected), abs=1e-4)
-    for segment, one in zip(segments, engine.search(segments, SearchConfig(max_extra=8)), strict=True):
+    for segment, one in zip(segments, engine.search(segments_of(segments), SearchConfig(max_extra=8)), strict=True):
         for hypothesis in one.finished + one.truncated:
             log_prob = forced(model, segment, hypothesis)
             penalty = length_penalty(len(hypothesis.tokens) + hypothesis.finished, alpha=0.6)
@@ -197,10 +197,12 @@ def test_alone_no_neighbour_and_no_number_of_workers_changes_a_sentence(learned:
     engines = [
         CTranslate2Engine(folder, learned.model.config, n_threads, one_sentence_per_batch=True) for n_threads in (1, 2)
     ]
-    expected = [best_tokens(engines[0].search([segment], SearchConfig()))[0] for segment in learned.segments]
+    expected = [
+        best_tokens(engines[0].search(segments_of([segment]), SearchConfig()))[0] for segment in learned.segments
+    ]
     order = random.Random(2).sample(range(len(learned.segments)), len(learned.segments))
     for engine in engines:
-        found = best_tokens(engine.search([learned.segments[at] for at in order], SearchConfig()))
+        found = best_tokens(engine.search(segments_of([learned.segments[at] for at in order]), SearchConfig()))
         assert found == [expected[at] for at in order]
 
 
@@ -213,18 +215,18 @@ def test_a_shortlist_bars_words(learned: Learned) -> None:
     export_ctranslate2(model, folder)
     engine = CTranslate2Engine(folder, learned.model.config)
     for segment in learned.segments[:8]:
-        said = best_tokens(engine.search([segment], SearchConfig(max_extra=2)))[0]
+        said = best_tokens(engine.search(segments_of([segment]), SearchConfig(max_extra=2)))[0]
         assert set(said) <= {*segment, word}
     full = SearchConfig(shortlist=False)
-    assert best_tokens(engine.search(learned.segments, full)) == best_tokens(
-        learned.engine.search(learned.segments, full)
+    assert best_tokens(engine.search(segments_of(learned.segments), full)) == best_tokens(
+        learned.engine.search(segments_of(learned.segments), full)
     )
 
 
 @pytest.mark.parametrize("config", [SearchConfig(beam=1), SearchConfig(), SearchConfig(alpha=0.0)], ids=repr)
 def test_the_search_finds_what_ours_finds(learned: Learned, config: SearchConfig) -> None:
     expected = search_with_torch(learned.model, learned.segments, config)
-    found = learned.engine.search(learned.segments, config)
+    found = learned.engine.search(segments_of(learned.segments), config)
     assert best_tokens(found) == best_tokens(expected)
     assert best_scores(found) == pytest.approx(best_scores(expected), abs=1e-4)
     assert [one.best(1)[0].finished for one in found] == [one.best(1)[0].finished for one in expected]
@@ -232,7 +234,7 @@ def test_the_search_finds_what_ours_finds(learned: Learned, config: SearchConfig
 
 def test_hypotheses_come_best_first_by_the_papers_penalty(learned: Learned) -> None:
     config = SearchConfig(n_best=4, alpha=1.0)
-    for one in learned.engine.search(learned.segments, config):
+    for one in learned.engine.search(segments_of(learned.segments), config):
         scores = [hypothesis.score for hypothesis in one.finished]
         assert len(scores) == 4
         assert scores == sorted(scores, reverse=True)
@@ -243,7 +245,7 @@ def test_hypotheses_come_best_first_by_the_papers_penalty(learned: Learned) -> N
 @pytest.mark.parametrize("config", [SearchConfig(beam=1, min_length=9), SearchConfig(beam=1, no_repeat=1)], ids=repr)
 def test_what_is_forbidden_takes_nothing_from_the_score(learned: Learned, config: SearchConfig) -> None:
     expected = search_with_torch(learned.model, learned.segments, config)
-    found = learned.engine.search(learned.segments, config)
+    found = learned.engine.search(segments_of(learned.segments), config)
     assert best_tokens(found) == best_tokens(expected)
     for one, other in zip(found, expected, strict=True):
         assert [hypothesis.score for hypothesis in one.finished] == pytest.approx(
@@ -252,8 +254,8 @@ def test_what_is_forbidden_takes_nothing_from_the_score(learned: Learned, config
 
 
 def test_a_sentence_has_the_same_translation_alone(learned: Learned) -> None:
-    together = learned.engine.search(learned.segments, SearchConfig())
-    alone = [learned.engine.search([segment], SearchConfig())[0] for segment in learned.segments]
+    together = learned.engine.search(segments_of(learned.segments), SearchConfig())
+    alone = [learned.engine.search(segments_of([segment]), SearchConfig())[0] for segment in learned.segments]
     assert best_tokens(together) == best_tokens(alone)
 
 
@@ -262,7 +264,7 @@ def test_control_symbols_in_a_text_are_text(learned: Learned) -> None:
     segments = learned.tokenizer.encode_batch(texts)
     assert not any(id < len(SPECIAL_TOKENS) for segment in segments for id in segment)
     expected = search_with_torch(learned.model, segments, SearchConfig(beam=1))
-    assert best_tokens(learned.engine.search(segments, SearchConfig(beam=1))) == best_tokens(expected)
+    assert best_tokens(learned.engine.search(segments_of(segments), SearchConfig(beam=1))) == best_tokens(expected)
 
 
 def test_the_folder_is_enough_for_ctranslate2_itself(learned: Learned) -> None:
@@ -278,7 +280,9 @@ def test_the_folder_is_enough_for_ctranslate2_itself(learned: Learned) -> None:
 def test_the_threads_of_torch_stay_as_they_are(learned: Learned) -> None:
     before = torch.get_num_threads()
     torch.set_num_threads(3)
-    CTranslate2Engine(learned.folder, learned.model.config, n_threads=1).search(learned.segments, SearchConfig(beam=1))
+    CTranslate2Engine(learned.folder, learned.model.config, n_threads=1).search(
+        segments_of(learned.segments), SearchConfig(beam=1)
+    )
     assert torch.get_num_threads() == 3
     torch.set_num_threads(before)
 
@@ -288,7 +292,7 @@ def test_int8_translates_too(learned: Learned, tmp_path: Path) -> None:
     export_ctranslate2(model, tmp_path / "int8", "int8")
     engine = CTranslate2Engine(tmp_path / "int8", learned.model.config)
     pairs = copy_or_reverse(32, seed=5)
-    found = engine.search(learned.tokenizer.encode_batch([source for source, _ in pairs]), SearchConfig())
+    found = engine.search(segments_of(learned.tokenizer.encode_batch([source for source, _ in pairs])), SearchConfig())
     texts = [learned.tokenizer.decode(tokens) for tokens in best_tokens(found)]
     assert sum(text == target for text, (_, target) in zip(texts, pairs, strict=True)) >= 28
     assert (tmp_path / "int8" / "model.bin").stat().st_size < (learned.folder / "model.bin").stat().st_size / 2
@@ -301,7 +305,7 @@ def five_hundred(learned: Learned) -> Segments:
 
 def test_float32_says_the_same_on_500_sentences(learned: Learned, five_hundred: Segments) -> None:
     expected = search_with_torch(learned.model, five_hundred, SearchConfig())
-    found = learned.engine.search(five_hundred, SearchConfig())
+    found = learned.engine.search(segments_of(five_hundred), SearchConfig())
     assert best_tokens(found) == best_tokens(expected)
     logs = [[one.best(1)[0].log_prob for one in both] for both in (found, expected)]
     assert logs[0] == pytest.approx(logs[1], abs=1e-4)
@@ -311,10 +315,12 @@ def test_int8_says_nearly_always_the_same(learned: Learned, five_hundred: Segmen
     model = store_model(tmp_path / "model", learned.model, learned.tokenizer)
     export_ctranslate2(model, tmp_path / "int8", "int8")
     engine = CTranslate2Engine(tmp_path / "int8", learned.model.config)
-    found = best_tokens(engine.search(five_hundred, SearchConfig()))
+    found = best_tokens(engine.search(segments_of(five_hundred), SearchConfig()))
     same = [
         one == other
-        for one, other in zip(found, best_tokens(learned.engine.search(five_hundred, SearchConfig())), strict=True)
+        for one, other in zip(
+            found, best_tokens(learned.engine.search(segments_of(five_hundred), SearchConfig())), strict=True
+        )
     ]
     assert sum(same) >= 0.97 * len(same)
 
@@ -326,7 +332,7 @@ def test_int8_says_nearly_always_the_same(learned: Learned, five_hundred: Segmen
 def test_no_output_is_longer_than_its_own_sentence_allows(tmp_path: Path, beam: int) -> None:
     model, segments = random_model(), random_segments(24, longest=20)
     config = SearchConfig(beam=beam, max_extra=1)
-    found = engine_of(model, tmp_path / "export").search(segments, config)
+    found = engine_of(model, tmp_path / "export").search(segments_of(segments), config)
     for segment, one in zip(segments, found, strict=True):
         lengths = [len(hypothesis.tokens) + hypothesis.finished for hypothesis in one.finished + one.truncated]
         assert 0 < max(lengths) <= len(segment) + 2
@@ -343,7 +349,9 @@ def test_what_has_ended_is_not_pushed_out_by_what_was_cut(tmp_path: Path, alpha:
     config = SearchConfig(max_extra=3, alpha=alpha)
     expected = [bool(one.finished) for one in search_with_torch(model, segments, config)]
     assert {*expected} == {True, False}
-    assert [bool(one.finished) for one in engine_of(model, tmp_path / "export").search(segments, config)] == expected
+    assert [
+        bool(one.finished) for one in engine_of(model, tmp_path / "export").search(segments_of(segments), config)
+    ] == expected
 
 
 def test_positions_are_used_to_the_last(tmp_path: Path) -> None:
@@ -351,9 +359,11 @@ def test_positions_are_used_to_the_last(tmp_path: Path) -> None:
     segments = [[4] * 11, [5], [6] * 5]
     engine = engine_of(model, tmp_path / "export")
     config = SearchConfig(beam=1)
-    assert best_tokens(engine.search(segments, config)) == best_tokens(search_with_torch(model, segments, config))
+    assert best_tokens(engine.search(segments_of(segments), config)) == best_tokens(
+        search_with_torch(model, segments, config)
+    )
     with pytest.raises(ValueError, match="13 tokens are more than the 12 positions"):
-        engine.search([[5], [4] * 12], config)
+        engine.search(segments_of([[5], [4] * 12]), config)
 
 
 def test_sentences_beyond_the_default_length_of_ctranslate2_are_not_cut(tmp_path: Path) -> None:
@@ -362,9 +372,9 @@ def test_sentences_beyond_the_default_length_of_ctranslate2_are_not_cut(tmp_path
     segments = [[*[4] * 1100, last] for last in (5, 6)]
     config = SearchConfig(beam=1, min_length=300, max_extra=0)
     engine = engine_of(model, tmp_path / "export")
-    (found,) = engine.search([[4] * 300], config)
+    (found,) = engine.search(segments_of([[4] * 300]), config)
     assert len(found.best(1)[0].tokens) >= 300
-    scores = best_scores(engine.search(segments, SearchConfig(beam=1)))
+    scores = best_scores(engine.search(segments_of(segments), SearchConfig(beam=1)))
     assert scores[0] != scores[1]  # the last token was read
 
 
@@ -373,7 +383,9 @@ def test_no_sentences_give_no_translations(tmp_path: Path) -> None:
 
 
 def test_an_empty_sentence_is_nothing_and_harms_nothing(tmp_path: Path) -> None:
-    empty, other = engine_of(random_model(), tmp_path / "export").search([[], [4, 5]], SearchConfig(max_extra=2))
+    empty, other = engine_of(random_model(), tmp_path / "export").search(
+        segments_of([[], [4, 5]]), SearchConfig(max_extra=2)
+    )
     assert empty.best(1)[0].tokens == []
     assert other.best(1)[0].tokens
 
@@ -384,7 +396,7 @@ def test_control_symbols_are_never_said(tmp_path: Path, beam: int) -> None:
     with torch.no_grad():
         model.output.bias[NEVER_GENERATED] = 30.0
     config = SearchConfig(beam=beam, max_extra=4)
-    found = engine_of(model, tmp_path / "export").search(segments, config)
+    found = engine_of(model, tmp_path / "export").search(segments_of(segments), config)
     assert not any(
         id in NEVER_GENERATED for one in found for said in one.finished + one.truncated for id in said.tokens
     )
@@ -399,7 +411,7 @@ def test_a_model_without_numbers_says_nothing(tmp_path: Path) -> None:
     model = random_model()
     with torch.no_grad():
         model.output.weight.fill_(torch.nan)
-    found = engine_of(model, tmp_path / "export").search([[4, 5], [6]], SearchConfig(max_extra=2))
+    found = engine_of(model, tmp_path / "export").search(segments_of([[4, 5], [6]]), SearchConfig(max_extra=2))
     assert [one.best(1) for one in found] == [[EMPTY_HYPOTHESIS], [EMPTY_HYPOTHESIS]]
 
 
@@ -411,7 +423,7 @@ def test_sampling_is_refused(tmp_path: Path) -> None:
     assert engine.unsupported_reason(SearchConfig()) is None
     assert "samples" in (engine.unsupported_reason(SearchConfig(sample=True)) or "")
     with pytest.raises(UserError, match="samples"):
-        engine.search([[4]], SearchConfig(sample=True))
+        engine.search(segments_of([[4]]), SearchConfig(sample=True))
 
 
 def test_a_matrix_over_4_gb_is_refused() -> None:
@@ -553,7 +565,7 @@ def test_the_export_of_a_read_only_model_is_kept_in_the_users_cache(
     before = made(export)
     assert cached_export(unwritable, "float32") == export
     assert made(export) == before
-    assert CTranslate2Engine(export, random_model().config).search([[4]], SearchConfig(max_extra=0))
+    assert CTranslate2Engine(export, random_model().config).search(segments_of([[4]]), SearchConfig(max_extra=0))
 
 
 def test_without_any_cache_an_export_lasts_as_long_as_the_process(

@@ -76,11 +76,11 @@ def test_one_graph_serves_every_size(exported: tuple[Transformer, Path], batch: 
     model, folder = exported
     source_ids = torch.randint(4, TOKENIZER.vocab_size, (batch, length))
     source_ids[0, length // 2 + 1 :] = PAD_ID
-    graphs, state = Graphs(folder), model.start(source_ids)
+    graphs, state = Graphs(folder), model.start_decoding(source_ids)
     graphs.start(source_ids, model)
     for _ in range(12):
         ids = torch.randint(4, TOKENIZER.vocab_size, (batch,))
-        torch.testing.assert_close(graphs.step(ids), model.step(ids, state), atol=1e-4, rtol=0)
+        torch.testing.assert_close(graphs.step(ids), model.decode_step(ids, state), atol=1e-4, rtol=0)
 
 
 def test_the_sizes_have_names(exported: tuple[Transformer, Path]) -> None:

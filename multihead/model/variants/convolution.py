@@ -1,4 +1,4 @@
-"""TODO."""
+"""Mixers that are convolutions: plain, dilated, separable and gated."""
 
 import torch
 import torch.nn.functional as F
@@ -9,10 +9,10 @@ from multihead.model.incremental import LayerCache
 
 
 class Convolution(nn.Module):
-    """A convolution over `kernel` places that are `dilation` apart: around a place, or up to it if it is causal.
+    """A convolution over `kernel` positions that are `dilation` apart: centered, or if causal over earlier ones only.
 
-    Separable: each of d_model on its own, then a linear map of all. Gated: half of what comes out decides how much of
-    the other half is let through (Gehring et al., 2017).
+    A separable convolution works on each dimension separately and then maps all of them linearly. A gated one lets half
+    of its output control how much of the other half passes (Gehring et al., 2017).
     """
 
     def __init__(
@@ -32,11 +32,12 @@ class Convolution(nn.Module):
         )
         self.last = nn.GLU() if gated else nn.Linear(d_model, d_model) if separable else nn.Identity()
 
-    def forward(self, x: Tensor, mask: Tensor, past: LayerCache | None = None) -> Tensor:
-        if past is not None:
-            x = past["x"] = torch.cat([past["x"][:, 1:] if past else x.new_zeros(len(x), self.before, x.size(2)), x], 1)
+    def forward(self, x: Tensor, mask: Tensor, cache: LayerCache | None = None) -> Tensor:
+        if cache is not None:
+            earlier = cache.tensors["x"][:, 1:] if cache.length else x.new_zeros(len(x), self.before, x.size(2))
+            x = cache.tensors["x"] = torch.cat([earlier, x], dim=1)
         else:
-            x = x if self.causal else x * mask[:, 0].mT  # what is not there is zero: padding as well as what is beyond
+            x = x if self.causal else x * mask[:, 0].mT  # padding is zero, like everything beyond the sentence
             x = F.pad(x, (0, 0, self.before, self.after))
         out: Tensor = self.last(self.convolution(x.mT).mT)  # B T D
         return out

@@ -1,10 +1,6 @@
-"""What stands in the place of the paper's parts, each with the signature of what it replaces, to be compared with it.
+"""Scores: alternatives to scaled dot-product attention, with its signature (`transformer.Score`).
 
-A score weighs the keys of each query (`model.Score`); a mixer lets the places of a sequence know of each other
-(`model.Mixer`). One that is made for a decoder is causal: no place sees a later one, and given its `past` it takes one
-step at a time. Padding is always behind what is real, so that a causal mixer need not know of it.
-
-Shapes as in model.py, and N blocks of Q places that see C places each, P projected length, C2 = 2 · distance + 1.
+Shapes as in transformer.py; C is the number of distances that are told apart, 2 · relative_distance + 1.
 """
 
 import math
@@ -17,23 +13,19 @@ from torch import Tensor, nn
 from multihead.config.schema import ModelConfig
 from multihead.model.transformer import ScaledDotProduct, Score, attention_weights, fast_attention, masked_softmax
 
-MASKED_DISTANCE = 1 << 30  # a distance at which nothing is seen
-
-# Scores: how well a key fits a query
-
 
 class DotProduct(nn.Module):
-    """Luong et al. (2015): eq. (1) without the root of d_k."""
+    """Eq. (1) without the division by √d_k (Luong et al., 2015)."""
 
     def forward(self, q: Tensor, k: Tensor, v: Tensor, mask: Tensor) -> Tensor:
-        return fast_attention(q, k, v, mask, scale=1.0)  # B H T K
+        return fast_attention(q, k, v, mask, scale=1.0, training=self.training)  # B H T K
 
     def weights(self, q: Tensor, k: Tensor, mask: Tensor) -> Tensor:
         return attention_weights(q, k, mask, scale=1.0)  # B H T S
 
 
 class Additive(nn.Module):
-    """Bahdanau et al. (2015): u · tanh(q + k), a feed-forward network with one hidden layer for every head."""
+    """u · tanh(q + k), a feed-forward network with one hidden layer per head (Bahdanau et al., 2015)."""
 
     def __init__(self, config: ModelConfig) -> None:
         super().__init__()
@@ -50,46 +42,42 @@ class Additive(nn.Module):
 
 
 class RelativeScore(nn.Module):
-    """Shaw et al. (2018): what a key and a value say also depends on how far they are from the query.
+    """Keys and values that depend on their distance to the query (Shaw et al., 2018, eq. (3) and (4)).
 
-    Eq. (3) and (4) there. Distances beyond `relative_distance` count as that. They are counted along the sentence, of
-    which the queries are the last; or they are those of `Tree`, which come as a mask of whole numbers.
+    Distances are clipped to `relative_distance`. By default they are those in the sentence, the queries being its last
+    tokens; with a dependency tree they are passed as `distances` (B 1 T S).
     """
 
     def __init__(self, config: ModelConfig) -> None:
         super().__init__()
         self.farthest = config.relative_distance
-        self.keys = nn.Parameter(torch.empty(2 * self.farthest + 1, config.d_k))  # C2 K
-        self.values = nn.Parameter(torch.empty(2 * self.farthest + 1, config.d_v))  # C2 K
+        self.keys = nn.Parameter(torch.empty(2 * self.farthest + 1, config.d_k))  # C K
+        self.values = nn.Parameter(torch.empty(2 * self.farthest + 1, config.d_v))  # C K
         nn.init.xavier_uniform_(self.keys)
         nn.init.xavier_uniform_(self.values)
 
-    def forward(self, q: Tensor, k: Tensor, v: Tensor, mask: Tensor) -> Tensor:
-        weights = self.weights(q, k, mask)  # B H T S
-        of_distance = weights.new_zeros(*weights.shape[:-1], len(self.values))  # B H T C2
-        of_distance = of_distance.scatter_add(-1, self._distances(weights, mask), weights)
-        return weights @ v + of_distance @ self.values  # B H T K
+    def forward(self, q: Tensor, k: Tensor, v: Tensor, mask: Tensor, distances: Tensor | None = None) -> Tensor:
+        weights = self.weights(q, k, mask, distances)  # B H T S
+        by_distance = weights.new_zeros(*weights.shape[:-1], len(self.values))  # B H T C
+        by_distance = by_distance.scatter_add(-1, self._table_rows(weights, distances), weights)
+        return weights @ v + by_distance @ self.values  # B H T K
 
-    def weights(self, q: Tensor, k: Tensor, mask: Tensor) -> Tensor:
+    def weights(self, q: Tensor, k: Tensor, mask: Tensor, distances: Tensor | None = None) -> Tensor:
         scores = q @ k.mT  # B H T S
-        scores = scores + (q @ self.keys.mT).gather(-1, self._distances(scores, mask))
-        visible = mask if mask.dtype == torch.bool else mask != MASKED_DISTANCE
-        return masked_softmax(scores / math.sqrt(q.size(-1)), visible)  # B H T S
+        scores = scores + (q @ self.keys.mT).gather(-1, self._table_rows(scores, distances))
+        return masked_softmax(scores / math.sqrt(q.size(-1)), mask)  # B H T S
 
-    def _distances(self, scores: Tensor, mask: Tensor) -> Tensor:
-        """From each query to each key, as places in the tables: B H T S."""
-        n_queries, n_keys = scores.shape[-2:]
-        keys = torch.arange(n_keys, device=scores.device)
-        along = keys - keys[n_keys - n_queries :].unsqueeze(1)  # T S
-        distances = along if mask.dtype == torch.bool else mask
+    def _table_rows(self, scores: Tensor, distances: Tensor | None) -> Tensor:
+        """Return which row of the tables belongs to each query and key: B H T S."""
+        if distances is None:
+            n_queries, n_keys = scores.shape[-2:]
+            index = torch.arange(n_keys, device=scores.device)
+            distances = index - index[n_keys - n_queries :].unsqueeze(1)  # T S
         return (distances.clamp(-self.farthest, self.farthest) + self.farthest).expand(scores.shape)
 
 
-# Models
-
-
 def make_score(config: ModelConfig) -> Score:
-    """What weighs keys, but for relative positions, which are those of self-attention alone."""
+    """Return the score named by `attention_score`; build.py replaces it where positions are relative."""
     scores: dict[str, Callable[[], Score]] = {
         "scaled": ScaledDotProduct,
         "dot": DotProduct,

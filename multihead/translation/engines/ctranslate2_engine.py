@@ -89,10 +89,11 @@ class CTranslate2Engine:
         """Return the result for each segment, in order."""
         if reason := self.unsupported_reason(config):
             raise UserError(f"{reason}: use --engine torch")
-        longest = max(map(len, segments), default=0) + 1
+        sentences = [segment.ids for segment in segments]  # models that read dependency trees cannot be exported
+        longest = max(map(len, sentences), default=0) + 1
         if longest > self._max_len:
             raise ValueError(f"{longest} tokens are more than the {self._max_len} positions of this model")
-        limits = [min(len(ids) + 1 + config.max_extra, self._max_len) for ids in segments]
+        limits = [min(len(ids) + 1 + config.max_extra, self._max_len) for ids in sentences]
         first = SearchPass(
             has_constraints=bool(config.min_length or config.no_repeat),
             penalty=config.penalty,
@@ -100,33 +101,33 @@ class CTranslate2Engine:
             one_sentence_per_batch=self._one_sentence_per_batch,
             patience=FLOAT32_PATIENCE if self._translator.compute_type == "float32" and config.beam > 1 else 1.0,
         )
-        lengths = np.array([[len(ids), len(ids)] for ids in segments], dtype=np.int32).reshape(-1, 2)
+        lengths = np.array([[len(ids), len(ids)] for ids in sentences], dtype=np.int32).reshape(-1, 2)
         batches = [batch.tolist() for batch in length_buckets(lengths, first.batch_tokens)][::-1]  # longest first
         results = self._search(
-            segments, [(batch, max(limits[place] for place in batch)) for batch in batches], config, first
+            sentences, [(batch, max(limits[place] for place in batch)) for batch in batches], config, first
         )
         too_long = [place for place, result in results.items() if _exceeds_limit(result, limits[place], config)]
         results |= self._search(
-            segments, _group_by_limit(too_long, limits), config, replace(first, penalty=SHORTEST_FIRST)
+            sentences, _group_by_limit(too_long, limits), config, replace(first, penalty=SHORTEST_FIRST)
         )
         special = [place for place, result in results.items() if _contains_special_tokens(result)]
         results |= self._search(
-            segments, _group_by_limit(special, limits), config, replace(first, has_constraints=True)
+            sentences, _group_by_limit(special, limits), config, replace(first, has_constraints=True)
         )
         return [results[place] for place in range(len(segments))]
 
     def _search(
-        self, segments: Sequence[Segment], batches: Iterable[TokenBatch], config: SearchConfig, options: SearchPass
+        self, sentences: Sequence[list[int]], batches: Iterable[TokenBatch], config: SearchConfig, options: SearchPass
     ) -> dict[int, SearchResult]:
-        """Search some segments in one pass; return results by position."""
+        """Search some sentences in one pass; return results by position."""
         pending: list[tuple[int, Any]] = []
         for places, limit in batches:
-            sources = [self._to_pieces(segments[place]) for place in places]
+            sources = [self._to_pieces(sentences[place]) for place in places]
             futures = self._translator.translate_batch(sources, **_library_options(config, limit, options))
             pending += zip(places, futures, strict=True)
         results = {place: self._read(future.result(), config, options.penalty) for place, future in pending}
         if options.has_constraints:
-            self._rescore(segments, results, config)
+            self._rescore(sentences, results, config)
         for result in results.values():
             result.finished.sort(key=lambda hypothesis: -hypothesis.score)
         return results
@@ -151,13 +152,13 @@ class CTranslate2Engine:
                 result.truncated.append(_hypothesis(ids, log_prob, False, config.penalty))
         return result
 
-    def _rescore(self, segments: Sequence[Segment], results: dict[int, SearchResult], config: SearchConfig) -> None:
+    def _rescore(self, sentences: Sequence[list[int]], results: dict[int, SearchResult], config: SearchConfig) -> None:
         """Replace the log-probabilities of finished hypotheses by the model's own.
 
         CTranslate2 renormalizes after forbidding tokens, our search does not.
         """
         finished = [(place, one.tokens) for place, result in results.items() for one in result.finished]
-        sources = [self._to_pieces(segments[place]) for place, _ in finished]
+        sources = [self._to_pieces(sentences[place]) for place, _ in finished]
         targets = [self._to_pieces(tokens) for _, tokens in finished]
         batching = {"max_batch_size": BATCH_TOKENS, "batch_type": "tokens"}
         scores = self._translator.score_batch(sources, targets, max_input_length=0, **batching)

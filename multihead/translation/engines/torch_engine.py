@@ -14,6 +14,7 @@ from multihead.config.schema import SearchConfig
 from multihead.data.bucketing import length_buckets
 from multihead.model.transformer import Transformer
 from multihead.storage.shortlist import Shortlist
+from multihead.text.dependency_trees import NO_HEAD
 from multihead.text.tokenizer import EOS_ID, PAD_ID
 from multihead.translation.engine import SearchResult, Segment
 from multihead.translation.search.beam import search
@@ -68,13 +69,15 @@ class TorchEngine:
         and fifty times as long where another process occupies a core.
         """
         n_threads = self._n_threads or torch.get_num_threads()
-        lengths = np.array([[len(ids), len(ids)] for ids in segments], dtype=np.int32).reshape(-1, 2)
+        lengths = np.array([[len(segment.ids)] * 2 for segment in segments], dtype=np.int32).reshape(-1, 2)
         fair_share = math.ceil((lengths[:, 0].sum() + len(segments)) / n_threads)  # so that no core is idle
         batches = [batch.tolist() for batch in length_buckets(lengths, min(BATCH_TOKENS, fair_share))][::-1]
 
         def search_batch(batch: list[int]) -> list[SearchResult]:
-            source_ids = torch.tensor(pad([segments[place] for place in batch]), device=self._device)
-            return search(models, source_ids, config, shortlist=self._candidates)
+            ids, heads = pad([segments[place] for place in batch])
+            source_ids = torch.tensor(ids, device=self._device)
+            source_heads = None if heads is None else torch.tensor(heads, device=self._device)
+            return search(models, source_ids, config, shortlist=self._candidates, source_heads=source_heads)
 
         shares_cores = len(batches) == 1 and models[0].config.d_model >= WIDE_MODEL
         if self._device.type != "cpu" or n_threads == 1 or shares_cores:
@@ -102,7 +105,9 @@ def _torch_threads(n_threads: int) -> Iterator[None]:
         torch.set_num_threads(before)
 
 
-def pad(segments: Sequence[Segment]) -> list[list[int]]:
-    """Return the segments with the end symbol, padded to the same length."""
-    longest = max(map(len, segments)) + 1
-    return [[*ids, EOS_ID] + [PAD_ID] * (longest - 1 - len(ids)) for ids in segments]
+def pad(segments: Sequence[Segment]) -> tuple[list[list[int]], list[list[int]] | None]:
+    """Return the ids with the end symbol, padded to the same length; with dependency trees, also the heads."""
+    longest = max(len(segment.ids) for segment in segments) + 1
+    ids = [[*one.ids, EOS_ID] + [PAD_ID] * (longest - 1 - len(one.ids)) for one in segments]
+    heads = [one.heads + [NO_HEAD] * (longest - len(one.heads)) for one in segments if one.heads is not None]
+    return ids, heads or None

@@ -27,13 +27,17 @@ COMPACT_BELOW = 0.8  # finished sentences are removed from the batch once fewer 
 
 @torch.inference_mode()
 def search(
-    models: Sequence[Transformer], source_ids: Tensor, config: SearchConfig, shortlist: Candidates | None = None
+    models: Sequence[Transformer],
+    source_ids: Tensor,
+    config: SearchConfig,
+    shortlist: Candidates | None = None,
+    source_heads: Tensor | None = None,
 ) -> list[SearchResult]:
     """Translate each sentence of `source_ids` (B S) by beam search, or by sampling if `config.sample` is set."""
     if config.sample:
-        return sample(models, source_ids, config)
+        return sample(models, source_ids, config, source_heads)
     candidates = shortlist.for_batch(source_ids) if shortlist and config.shortlist else None
-    return BeamSearch(models, source_ids, config, candidates).run()
+    return BeamSearch(models, source_ids, config, candidates, source_heads).run()
 
 
 @dataclass(slots=True)
@@ -48,15 +52,13 @@ class BeamState:
     tokens: Tensor  # R T
 
     @classmethod
-    def start(
-        cls, models: Sequence[Transformer], source_ids: Tensor, max_extra: int, candidates: CandidateTokens | None
-    ) -> "BeamState":
+    def start(cls, ensemble: Ensemble, limits: Tensor) -> "BeamState":
         """Return the state before the first step: one row per sentence, holding only the start symbol."""
-        n_sentences, device = len(source_ids), source_ids.device
+        n_sentences, device = len(limits), limits.device
         return cls(
-            ensemble=Ensemble(models, source_ids, candidates),
+            ensemble=ensemble,
             sentences=torch.arange(n_sentences, device=device),
-            limits=length_limits(models, source_ids, max_extra),
+            limits=limits,
             score_to_beat=torch.full((n_sentences,), -math.inf, device=device),
             log_probs=torch.zeros(n_sentences, device=device),
             tokens=torch.full((n_sentences, 1), BOS_ID, device=device),
@@ -98,9 +100,11 @@ class BeamSearch:
         source_ids: Tensor,
         config: SearchConfig,
         candidates: CandidateTokens | None = None,
+        source_heads: Tensor | None = None,
     ) -> None:
         self.config, self.candidates = config, candidates
-        self.state = BeamState.start(models, source_ids, config.max_extra, candidates)
+        ensemble = Ensemble(models, source_ids, candidates, source_heads)
+        self.state = BeamState.start(ensemble, length_limits(models, source_ids, config.max_extra))
         self.results = [SearchResult() for _ in source_ids]
         self.tied_at_edge = torch.zeros(len(source_ids), dtype=torch.bool, device=source_ids.device)
 
@@ -134,9 +138,9 @@ class BeamSearch:
         values, columns = step.topk(min(n_best, step.size(1)), dim=1)  # R C: no sentence needs more from one row
         ids = columns if self.candidates is None else self.candidates.ids[columns]
         rows = self.state.ensemble.rows
-        totals = rows.spread(values + self.state.log_probs.unsqueeze(1), -math.inf).flatten(1)  # B W·C
+        totals = rows.to_grid(values + self.state.log_probs.unsqueeze(1), -math.inf).flatten(1)  # B W·C
         totals, places = totals.topk(min(n_best, totals.size(1)), dim=1)  # B C
-        row_numbers = rows.spread(torch.arange(len(values), device=values.device))  # B W
+        row_numbers = rows.to_grid(torch.arange(len(values), device=values.device))  # B W
         parents = row_numbers.gather(1, places // values.size(1))
         return Continuations(totals, parents, ids[parents, places % values.size(1)])
 

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from multihead.storage.shortlist import Shortlist
-from multihead.text.tokenizer import EOS_ID, NEVER_GENERATED, PAD_ID, PLACE
+from multihead.text.tokenizer import EOS_ID, NEVER_GENERATED, PAD_ID
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +34,6 @@ class Candidates:
 
     def for_batch(self, source_ids: Tensor) -> CandidateTokens:
         """Return the tokens allowed for each sentence (B S), which do not depend on the rest of the batch."""
-        source_ids = source_ids % PLACE
         n_sentences, vocab_size = len(source_ids), len(self._candidates)
         candidates = self._candidates[source_ids.where(source_ids != PAD_ID, EOS_ID)].flatten(1)  # B S·C
         allowed = torch.zeros(n_sentences, vocab_size, dtype=torch.bool, device=source_ids.device)  # B V

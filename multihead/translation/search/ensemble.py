@@ -18,11 +18,15 @@ class Ensemble:
     """One or several models with the same vocabulary, and their decoder states for a batch."""
 
     def __init__(
-        self, models: Sequence[Transformer], source_ids: Tensor, candidates: CandidateTokens | None = None
+        self,
+        models: Sequence[Transformer],
+        source_ids: Tensor,
+        candidates: CandidateTokens | None = None,
+        source_heads: Tensor | None = None,
     ) -> None:
         self._models, self._candidates = models, candidates
         ids = candidates.ids if candidates else None
-        self._states: list[DecoderState] = [model.start(source_ids, ids) for model in models]
+        self._states: list[DecoderState] = [model.start_decoding(source_ids, ids, source_heads) for model in models]
 
     @property
     def rows(self) -> BeamRows:
@@ -31,7 +35,7 @@ class Ensemble:
 
     def step(self, ids: Tensor) -> Tensor:
         """Return the log-probabilities of the next token (R V), given the last token of each row (R)."""
-        logits = [model.step(ids, state) for model, state in zip(self._models, self._states, strict=True)]
+        logits = [model.decode_step(ids, state) for model, state in zip(self._models, self._states, strict=True)]
         log_probs = [self._mask(one).log_softmax(dim=-1) for one in logits]
         if len(log_probs) == 1:
             return log_probs[0]

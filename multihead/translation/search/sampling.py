@@ -14,13 +14,15 @@ from multihead.translation.engine import Hypothesis, SearchResult, length_penalt
 from multihead.translation.search.ensemble import Ensemble, length_limits
 
 
-def sample(models: Sequence[Transformer], source_ids: Tensor, config: SearchConfig) -> list[SearchResult]:
+def sample(
+    models: Sequence[Transformer], source_ids: Tensor, config: SearchConfig, source_heads: Tensor | None = None
+) -> list[SearchResult]:
     """Draw `n_best` translations of each sentence of `source_ids` (B S).
 
     A sample is a function of (seed, sentence): neither the rest of the batch nor the number of draws changes it.
     """
     n_sentences, n_draws = len(source_ids), config.n_best
-    ensemble = Ensemble(models, source_ids)
+    ensemble = Ensemble(models, source_ids, source_heads=source_heads)
     ensemble.select(torch.arange(n_sentences, device=source_ids.device).repeat_interleave(n_draws))
     limits = length_limits(models, source_ids, config.max_extra).repeat_interleave(n_draws).tolist()
     generators = [

@@ -14,7 +14,7 @@ from multihead.hardware.memory import keep_freed_memory, peak_memory_mb
 from multihead.text.tokenizer import SubwordTokenizer
 from multihead.training.trainer import Trainer
 from multihead.translation.engines.torch_engine import TorchEngine
-from tests.conftest import QUICK
+from tests.conftest import QUICK, segments_of
 from tests.unit.translation.test_search import make
 
 ROOM_MB = 8  # what the allocator and the profilers of tests may still add
@@ -39,7 +39,10 @@ def translate_200_batches() -> tuple[float, float]:
     engine, rng, peaks = TorchEngine([make()]), random.Random(1), []
     for batch in range(1, 251):
         lengths = [rng.randint(1, 12) for _ in range(rng.randint(1, 20))]
-        engine.search([[rng.randrange(4, 31) for _ in range(length)] for length in lengths], SearchConfig(max_extra=8))
+        engine.search(
+            segments_of([[rng.randrange(4, 31) for _ in range(length)] for length in lengths]),
+            SearchConfig(max_extra=8),
+        )
         if batch in (50, 250):
             peaks.append(peak_memory_mb())
     return peaks[0], peaks[1]

@@ -102,11 +102,11 @@ def test_the_kernel_is_chosen_for_speed_and_changes_nothing(
     mask[1, ..., 4:] = False
     expected = attention(q, k, v, mask)
     wanted = torch.autograd.grad(expected.square().sum(), (q, k, v))
-    trained = fast_attention(q.to(precision), k.to(precision), v.to(precision), mask)
+    trained = fast_attention(q.to(precision), k.to(precision), v.to(precision), mask, training=True)
     for found, right in zip(torch.autograd.grad(trained.float().square().sum(), (q, k, v)), wanted, strict=True):
         torch.testing.assert_close(found, right, atol=tolerance, rtol=tolerance)
     with torch.no_grad():
-        looked_at = fast_attention(q.to(precision), k.to(precision), v.to(precision), mask)
+        looked_at = fast_attention(q.to(precision), k.to(precision), v.to(precision), mask, training=False)
     for found in (trained, looked_at):
         torch.testing.assert_close(found.float(), expected, atol=tolerance, rtol=tolerance)
 
@@ -164,22 +164,24 @@ def test_step_by_step_equals_the_full_pass(changes: dict[str, object]) -> None:
     model, source, target = make(**changes), ids(3, 6), ids(3, 7)
     source[1, 4:] = 0
     logits = model(source, target)
-    state = model.start(source)
+    state = model.start_decoding(source)
     for position in range(7):
-        torch.testing.assert_close(model.step(target[:, position], state), logits[:, position], atol=1e-5, rtol=1e-5)
+        torch.testing.assert_close(
+            model.decode_step(target[:, position], state), logits[:, position], atol=1e-5, rtol=1e-5
+        )
 
 
 def test_beams_share_the_memory_of_their_sentence() -> None:
     """Two beams a sentence, reordered on the way, give what each would give alone."""
     model, source, target = make(), ids(2, 6), ids(4, 5)
-    state = model.start(source)
+    state = model.start_decoding(source)
     state.reorder(torch.tensor([0, 0, 1, 1]))
-    model.step(target[:, 0], state)
+    model.decode_step(target[:, 0], state)
     rows = torch.tensor([1, 0, 3, 3])
     state.reorder(rows)
     prefix = torch.cat([target[rows, :1], target[:, 1:3]], dim=1)
-    model.step(prefix[:, 1], state)
-    last = model.step(prefix[:, 2], state)
+    model.decode_step(prefix[:, 1], state)
+    last = model.decode_step(prefix[:, 2], state)
     expected = model(source.repeat_interleave(2, dim=0), prefix)[:, -1]
     torch.testing.assert_close(last, expected, atol=1e-5, rtol=1e-5)
 
@@ -188,9 +190,9 @@ def test_sentences_may_have_different_numbers_of_rows() -> None:
     """Three hypotheses of one sentence, none of the next, one of the last, for more steps than room is made for."""
     model, source, target = make(), ids(3, 6), ids(4, 2 * CACHE_CHUNK + 3)
     owners = torch.tensor([0, 0, 0, 2])
-    state = model.start(source)
+    state = model.start_decoding(source)
     state.reorder(owners)
-    logits = [model.step(target[:, at], state) for at in range(target.size(1))]
+    logits = [model.decode_step(target[:, at], state) for at in range(target.size(1))]
     torch.testing.assert_close(torch.stack(logits, dim=1), model(source[owners], target), atol=1e-5, rtol=1e-5)
 
 
@@ -201,20 +203,20 @@ def test_only_the_words_that_are_given_can_be_said() -> None:
         ids(2, 1),
         torch.tensor([3, 9, 20]),
     )
-    state = model.start(source, words)
+    state = model.start_decoding(source, words)
     expected = model(source, target)[:, 0, words]
-    torch.testing.assert_close(model.step(target[:, 0], state), expected, atol=1e-5, rtol=1e-5)
+    torch.testing.assert_close(model.decode_step(target[:, 0], state), expected, atol=1e-5, rtol=1e-5)
 
 
 def test_sentences_can_leave_the_batch() -> None:
     model, source, target = make(), ids(3, 6), ids(3, 2)
-    state = model.start(source)
-    model.step(target[:, 0], state)
+    state = model.start_decoding(source)
+    model.decode_step(target[:, 0], state)
     kept = torch.tensor([0, 2])
     state.reorder(kept)
     state.keep_sentences(kept)
     expected = model(source, target)[kept, 1]
-    torch.testing.assert_close(model.step(target[kept, 1], state), expected, atol=1e-5, rtol=1e-5)
+    torch.testing.assert_close(model.decode_step(target[kept, 1], state), expected, atol=1e-5, rtol=1e-5)
 
 
 # §3.4 and §3.5

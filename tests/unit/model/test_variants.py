@@ -271,11 +271,11 @@ def test_step_by_step_equals_the_full_pass(choice: dict[str, object]) -> None:
     source, target = ids(3, 8), ids(3, 12)
     source[1, 5:] = 0
     full = model(source, target)
-    state, rows = model.start(source), torch.arange(3)
+    state, rows = model.start_decoding(source), torch.arange(3)
     moves = {3: [0, 2], 7: [0, 0, 1]}  # the second sentence leaves; the first one goes on as two hypotheses
     with torch.inference_mode():
         for at in range(12):
-            assert_same(model.step(target[rows, at], state), full[rows, at])
+            assert_same(model.decode_step(target[rows, at], state), full[rows, at])
             if at in moves:
                 order = torch.tensor(moves[at])
                 rows = rows[order]
@@ -317,7 +317,7 @@ def test_what_is_looked_at_is_what_was_used() -> None:
 
 @pytest.mark.parametrize(("mixer", "name"), [("linformer", "Linformer"), ("bigbird", "BigBird")])
 def test_what_sees_all_is_refused_in_the_decoder(mixer: str, name: str) -> None:
-    with pytest.raises(UsageError, match=f"decoder_mixer={mixer}: {name} lets a place see what follows it"):
+    with pytest.raises(UsageError, match=f"decoder_mixer={mixer}: {name} is not causal"):
         shape(decoder_mixer=mixer)
 
 
@@ -333,7 +333,9 @@ def test_the_paper_is_made_by_both_and_the_rest_by_one() -> None:
     torch.manual_seed(1)
     same = build_model(shape())
     assert torch.equal(paper(ids(1, 4), ids(1, 4)), same(ids(1, 4), ids(1, 4)))
-    with pytest.raises(ValueError, match=r"model\.attention_score=additive is not in the paper: variants\.build_model"):
+    with pytest.raises(
+        ValueError, match=r"model\.attention_score=additive is not in the paper: use multihead\.model\.build_model"
+    ):
         Transformer(shape(attention_score="additive"))
 
 

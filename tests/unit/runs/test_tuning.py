@@ -11,7 +11,7 @@ from multihead.model.weights import load_model
 from multihead.runs.tuning import Tuner, ValidationText, _best
 from multihead.storage.shortlist import Shortlist
 from multihead.text.tokenizer import EOS_ID, SubwordTokenizer
-from multihead.translation.engine import Hypothesis, SearchResult
+from multihead.translation.engine import Hypothesis, SearchResult, Segment
 from tests.conftest import copy_or_reverse
 
 Loaded = tuple[Transformer, SubwordTokenizer]
@@ -24,7 +24,7 @@ def loaded(trained: Path) -> Loaded:
 
 def validation_text(tokenizer: SubwordTokenizer, pairs: list[tuple[str, str]]) -> ValidationText:
     sources, references = zip(*pairs, strict=True)
-    return ValidationText([tokenizer.encode(one) for one in sources], list(sources), list(references), "", "")
+    return ValidationText([Segment(tokenizer.encode(one)) for one in sources], list(sources), list(references), "", "")
 
 
 def short_or_long(tokenizer: SubwordTokenizer, short: str, long: str) -> SearchResult:

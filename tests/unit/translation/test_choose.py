@@ -36,10 +36,10 @@ def test_the_fallback_is_made_when_first_needed_and_kept() -> None:
         return made[-1]
 
     engine = AutoEngine(fast, make_fallback)
-    engine.search([[4]], SearchConfig())
+    engine.search([Segment([4])], SearchConfig())
     assert (fast.n_calls, len(made)) == (1, 0)
     for _ in range(2):
-        engine.search([[4]], SearchConfig(sample=True))
+        engine.search([Segment([4])], SearchConfig(sample=True))
     assert (fast.n_calls, len(made), made[0].n_calls) == (1, 1, 2)
     assert (engine.chunk_size, engine.prefetch) == (3, 2)
 

@@ -32,7 +32,7 @@ class ScriptedEngine:
 
 def guarded(engine: ScriptedEngine, source: str, **settings: object) -> GuardedResult:
     guard = Guard(engine, TOKENIZER, DataConfig(source_lang="en", target_lang="de"))
-    (result,) = guard.search([TOKENIZER.encode(source)], SearchConfig(**settings))  # type: ignore[arg-type]
+    (result,) = guard.search([Segment(TOKENIZER.encode(source))], SearchConfig(**settings))  # type: ignore[arg-type]
     return result
 
 
@@ -77,7 +77,9 @@ def test_a_sample_is_flagged_but_not_drawn_again() -> None:
 def test_segments_with_the_same_fault_are_searched_together_and_stay_in_order() -> None:
     engine = ScriptedEngine("", "Ein Mann")
     guard = Guard(engine, TOKENIZER, DataConfig(source_lang="en", target_lang="de"))
-    results = guard.search([TOKENIZER.encode(text) for text in (SOURCE, "A man", "The station")], SearchConfig())
+    results = guard.search(
+        [Segment(TOKENIZER.encode(text)) for text in (SOURCE, "A man", "The station")], SearchConfig()
+    )
     assert [result.candidates[0].text for result in results] == ["Ein Mann"] * 3
     assert len(engine.calls) == 2
 

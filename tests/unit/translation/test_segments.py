@@ -5,6 +5,7 @@ import pytest
 from multihead.config.schema import DataConfig
 from multihead.text.tokenizer import SubwordTokenizer
 from multihead.translation import segments
+from multihead.translation.engine import Segment
 from multihead.translation.segments import Segmenter
 
 TEXTS = ["Ein Mann fährt mit dem Fahrrad zum Bahnhof.", "A man rides his bike to the station, doesn't he?"] * 5
@@ -17,21 +18,21 @@ def segmenter(max_tokens: int = 64, **data: object) -> Segmenter:
 
 def test_a_text_is_split_into_sentences() -> None:
     line = segmenter().read("A man rides. His bike.", split=True)
-    assert [TOKENIZER.decode(ids) for ids in line.segments] == ["A man rides.", "His bike."]
+    assert [TOKENIZER.decode(segment.ids) for segment in line.segments] == ["A man rides.", "His bike."]
     assert line.gaps == ["", " "]
 
 
 def test_without_splitting_a_text_is_a_single_segment() -> None:
     text = "A man rides. His bike."
-    assert segmenter().read(text, split=False).segments == [TOKENIZER.encode(text)]
+    assert segmenter().read(text, split=False).segments == [Segment(TOKENIZER.encode(text))]
 
 
 @pytest.mark.parametrize("split", [True, False])
 def test_a_sentence_that_is_too_long_is_split_and_loses_no_word(split: bool) -> None:
     text = ", ".join("A man rides his bike to the station" for _ in range(60))
     line = segmenter(max_tokens=20).read(text, split)
-    assert max(map(len, line.segments)) <= 20
-    assert " ".join(TOKENIZER.decode(ids) for ids in line.segments).count("station") == 60
+    assert max(len(segment.ids) for segment in line.segments) <= 20
+    assert " ".join(TOKENIZER.decode(segment.ids) for segment in line.segments).count("station") == 60
     assert line.warnings == [
         f"split: a sentence longer than 20 tokens was translated in {len(line.segments)} parts",
     ]
@@ -49,7 +50,7 @@ def test_a_text_without_visible_characters_has_no_segments(text: str) -> None:
 
 
 def test_a_lone_surrogate_is_replaced() -> None:
-    assert segmenter().read("half \ud800 a pair", split=True).segments == [TOKENIZER.encode("half ? a pair")]
+    assert segmenter().read("half \ud800 a pair", split=True).segments == [Segment(TOKENIZER.encode("half ? a pair"))]
 
 
 def test_a_model_trained_on_lower_cased_text_reads_capitals_in_lower_case() -> None:
@@ -59,4 +60,4 @@ def test_a_model_trained_on_lower_cased_text_reads_capitals_in_lower_case() -> N
     assert shouted.segments == with_noise.read("a man rides his bike, doesn't he?", split=True).segments
     assert shouted.warnings == ["capitals: the text was read in lower case"]
     assert with_noise.read("NATO", split=True).warnings == []
-    assert segmenter().read("A MAN", split=True).segments == [TOKENIZER.encode("A MAN")]
+    assert segmenter().read("A MAN", split=True).segments == [Segment(TOKENIZER.encode("A MAN"))]

@@ -12,7 +12,7 @@ from multihead.config.schema import SearchConfig
 from multihead.model.transformer import Transformer
 from multihead.storage.shortlist import Shortlist
 from multihead.text.tokenizer import EOS_ID
-from multihead.translation.engine import Hypothesis, SearchResult
+from multihead.translation.engine import Hypothesis, SearchResult, Segment
 from multihead.translation.engines import torch_engine
 from multihead.translation.engines.torch_engine import TorchEngine
 from multihead.translation.search.beam import search
@@ -21,9 +21,9 @@ from tests.unit.translation.test_search import make
 CONFIG = SearchConfig(max_extra=8)
 
 
-def segments(n: int = 60) -> list[list[int]]:
+def segments(n: int = 60) -> list[Segment]:
     rng = random.Random(3)
-    return [[rng.randrange(4, 31) for _ in range(rng.randint(1, 9))] for _ in range(n)]
+    return [Segment([rng.randrange(4, 31) for _ in range(rng.randint(1, 9))]) for _ in range(n)]
 
 
 def a_shortlist() -> Shortlist:
