@@ -1,4 +1,4 @@
-"""What several tests share: a tiny shape, a toy corpus, and the folder of real text if this machine has it."""
+"""Shared fixtures: a tiny shape, a toy corpus, a trained model, and real text if this machine has it."""
 
 import os
 import random
@@ -18,7 +18,7 @@ from multihead.storage.shortlist import Shortlist
 from multihead.text.tokenizer import SubwordTokenizer
 from multihead.translation.engine import Segment
 
-# A run of seconds: several epochs, several validations, several checkpoints.
+# A run of a few seconds with several epochs, validations and checkpoints.
 QUICK: Settings = {
     "model.d_model": 16,
     "model.d_ff": 32,
@@ -35,7 +35,7 @@ QUICK: Settings = {
     "train.save_every": 6,
     "train.log_every": 4,
     "train.bleu_sentences": 4,
-    "train.precision": "float32",  # what is compared digit by digit must not depend on the machine
+    "train.precision": "float32",  # results that are compared digit by digit must not depend on the machine
 }
 
 
@@ -44,7 +44,7 @@ def segments_of(sentences: Iterable[list[int]]) -> list[Segment]:
 
 
 def tiny_shape(**changes: object) -> ModelConfig:
-    """A model that is small enough to compare number by number; every size differs, so that a mix-up shows."""
+    """Return a shape small enough to compare number by number. All sizes differ, so that mix-ups show."""
     shape: dict[str, object] = {
         "vocab_size": 31,
         "d_model": 12,
@@ -74,7 +74,7 @@ def store_model(
 
 
 def copy_or_reverse(n_pairs: int, seed: int) -> list[tuple[str, str]]:
-    """A task that needs attention over the whole sentence: the first word says what to do with the others."""
+    """Return pairs of a task that needs attention over the whole sentence: the first word says what to do with the rest."""
     rng = random.Random(seed)
     pairs = []
     for _ in range(n_pairs):
@@ -91,6 +91,13 @@ def write_pairs(folder: Path, pairs: list[tuple[str, str]]) -> tuple[Path, Path]
     return files
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """A test that needs the trained model is `long`: the model takes half a minute."""
+    for item in items:
+        if "trained" in getattr(item, "fixturenames", ()):
+            item.add_marker(pytest.mark.long)
+
+
 @pytest.fixture(scope="session")
 def toy_text(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
     return write_pairs(tmp_path_factory.mktemp("toy"), copy_or_reverse(120, seed=1))
@@ -105,7 +112,7 @@ def quick_request(toy_text: tuple[Path, Path], tmp_path: Path) -> TrainingReques
 
 @pytest.fixture(scope="session")
 def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A model that has learned to copy and to reverse; trained once, whichever of the test processes comes first."""
+    """A model that has learned to copy and to reverse, trained once by the test process that comes first."""
     base = tmp_path_factory.getbasetemp()
     folder = (base.parent if "PYTEST_XDIST_WORKER" in os.environ else base) / "trained"
     folder.mkdir(exist_ok=True)
@@ -138,7 +145,7 @@ def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="session")
 def multi30k() -> Path:
-    """Real text, which a fresh clone does not have."""
+    """Real text, which is not part of the repository."""
     folder = Path(__file__).parents[2] / "shared" / "data" / "multi30k"
     if not folder.is_dir():
         pytest.skip("Multi30k is not on this machine")

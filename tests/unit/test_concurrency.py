@@ -56,6 +56,7 @@ def test_workers_keep_the_tokenizers_library_to_one_thread_and_this_process_does
     assert os.environ.get("TOKENIZERS_PARALLELISM") == before
 
 
+@pytest.mark.long
 def test_a_script_without_a_guard_may_use_processes(tmp_path: Path) -> None:
     """Processes that import the script would run it again."""
     script = tmp_path / "script.py"

@@ -44,6 +44,7 @@ def test_both_train_models_of_the_same_size() -> None:
     assert count_parameters(plain) == count_parameters(ours) + n_attentions * 4 * 64 + n_final * 2 * 64
 
 
+@pytest.mark.long
 def test_both_train_on_the_same_batches(tmp_path: Path) -> None:
     config = configure(QUICK, {"model.vocab_size": 300, "data.batch_tokens": 200})
     work = Work(config=config, data=synthetic(tmp_path, 300, length=40), steps=2)

@@ -11,6 +11,7 @@ from multihead.bench.serving import Load, Report, bench_serving
 LOAD = Load(clients=8, requests_per_second=20.0, p50=1.0, p95=2.0, p99=3.0)
 
 
+@pytest.mark.long
 def test_a_load_test_measures_both_ways(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(serving, "WARM_UP", 0.1)
     monkeypatch.setattr(serving, "CLIENTS", (1, 4))

@@ -289,6 +289,7 @@ def test_lengths_of_a_range_are_those_of_its_pairs(tmp_path: Path, monkeypatch: 
         assert shards.lengths(first, end).tolist() == [[n % 5, n % 3] for n in range(first, end)]
 
 
+@pytest.mark.long
 def test_a_script_without_a_guard_may_prepare_a_large_corpus(tmp_path: Path) -> None:
     """Processes that start would import it, and it would start them again."""
     source, target = write_pairs(tmp_path, numbered(101_000))

@@ -48,11 +48,13 @@ def translate_200_batches() -> tuple[float, float]:
     return peaks[0], peaks[1]
 
 
+@pytest.mark.long
 def test_training_needs_no_more_memory_after_200_batches(tmp_path: Path) -> None:
     early, late = run_in_subprocess(train_200_steps, tmp_path)
     assert late < early + ROOM_MB
 
 
+@pytest.mark.long
 def test_translating_needs_no_more_memory_after_200_batches() -> None:
     early, late = run_in_subprocess(translate_200_batches)
     assert late < early + ROOM_MB

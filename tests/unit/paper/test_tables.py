@@ -164,6 +164,7 @@ def two_rows(prepared: Path, tmp_path_factory: pytest.TempPathFactory) -> table3
     return study
 
 
+@pytest.mark.long
 def test_what_is_complete_is_not_trained_again(two_rows: table3.Study, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(table3, "train", lambda request: pytest.fail(f"{request.output} is trained again"))
     said = list[str]()
@@ -171,6 +172,7 @@ def test_what_is_complete_is_not_trained_again(two_rows: table3.Study, monkeypat
     assert said == []
 
 
+@pytest.mark.long
 def test_a_row_goes_on_if_more_is_asked_for_and_is_refused_if_it_is_another(two_rows: table3.Study) -> None:
     more = {"train.steps": 3}
     assert not table3.is_complete(study_of(two_rows.corpus, two_rows.output, **more).request("base"))
@@ -179,6 +181,7 @@ def test_a_row_goes_on_if_more_is_asked_for_and_is_refused_if_it_is_another(two_
         table3.train_rows(other, ["base"], lambda line: None)
 
 
+@pytest.mark.long
 def test_trained_rows_are_ranked_beside_the_paper(two_rows: table3.Study) -> None:
     """The best perplexity comes first; stdout has the tables alone."""
     places = ("--corpus", two_rows.corpus, "--output", two_rows.output, "--rows", "base,d-ls0")

@@ -164,6 +164,7 @@ def test_plan_takes_every_option_of_train() -> None:
 # What a plan says
 
 
+@pytest.mark.long
 def test_a_plan_is_made_of_measured_steps(made: Estimate) -> None:
     assert made.pairs == 113
     assert made.hours == pytest.approx(24 * made.seconds_a_step / 3600)
@@ -173,6 +174,7 @@ def test_a_plan_is_made_of_measured_steps(made: Estimate) -> None:
     assert "24 steps" in made.as_text()
 
 
+@pytest.mark.long
 def test_a_plan_counts_both_readings_of_r_drop(made: Estimate, request_: TrainingRequest) -> None:
     twice = estimate_run(replace(request_, settings={**QUICK, "train.r_drop": 3}), measured_steps=2, log=quiet)
     assert twice.gpu_hours["A100"]["1"] == pytest.approx(2 * made.gpu_hours["A100"]["1"])
@@ -185,6 +187,7 @@ def test_minutes_limit_the_steps_of_a_plan() -> None:
     assert _expected_steps(replace(config, train=TrainConfig(steps=7, minutes=10)), measured) == 7
 
 
+@pytest.mark.long
 def test_a_run_that_cannot_end_is_warned_of(made: Estimate, tmp_path: Path) -> None:
     endless = _warnings(replace(made, hours=24 * 400, disk_mb=1e12), tmp_path / "not" / "there")
     assert endless[0].startswith("this run takes 400 days on this machine: choose a smaller --preset")
@@ -210,6 +213,7 @@ def test_the_length_of_a_large_file_is_guessed_from_its_beginning(tmp_path: Path
         _count_lines(Path("-"))
 
 
+@pytest.mark.long
 def test_the_command_prints_json(toy_text: tuple[Path, Path]) -> None:
     settings = [f"--set={name}={value}" for name, value in QUICK.items() if name != "train.steps"]
     files = [f"--source={toy_text[0]}", f"--target={toy_text[1]}"]

@@ -104,6 +104,7 @@ def test_speed_is_that_of_real_steps_on_the_text(prepared: Path) -> None:
     assert two.tokens_per_step == one.tokens_per_step
 
 
+@pytest.mark.long
 def test_choice_and_estimated_time_are_printed_before_the_first_step(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -224,6 +224,7 @@ def test_weblate_finds_both_languages_and_sends_a_batch(client: TestClient) -> N
     assert len(answer.json()["translatedText"]) == 20
 
 
+@pytest.mark.long
 def test_the_largest_request_is_served_by_an_idle_server(en_de: Translator, good_morning: str) -> None:
     """Although its many short sentences count as more than may wait."""
     client = client_of(en_de, limits=Limits(seconds=300))
@@ -418,6 +419,7 @@ def test_the_log_has_no_text_and_no_address(client: TestClient, caplog: pytest.L
 
 
 @pytest.mark.parametrize("kind", ["text", "html"])
+@pytest.mark.long
 def test_no_text_makes_the_server_fail(client: TestClient, kind: str, caplog: pytest.LogCaptureFixture) -> None:
     @settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow])
     @given(text=st.text("<>![]-&;/\"'= ab", min_size=1, max_size=25))

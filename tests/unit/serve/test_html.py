@@ -177,6 +177,7 @@ def test_no_markup_is_too_odd_to_be_read(markup: str) -> None:
         *("<![CDATA[", "<!DOCTYPE ", "<title>&", "<b> </b>", "<b>x</b> ", "<img>x", "<a translate "),
     ],
 )
+@pytest.mark.long
 def test_a_long_text_of_odd_markup_is_read_and_written_at_once(piece: str) -> None:
     """Each takes a fraction of a second in linear time; the quadratic ones took minutes."""
     began = time.monotonic()

@@ -35,6 +35,8 @@ SENTENCES = [
     "We will come back tomorrow.",
 ]
 
+pytestmark = pytest.mark.long  # each test talks to a server process
+
 
 def test_libretranslates_own_client_works_unchanged(served: Process) -> None:
     client = LibreTranslateAPI(served.address + "/")

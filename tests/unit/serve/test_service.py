@@ -99,6 +99,7 @@ def test_the_same_sentence_is_aligned_once(en_de: Translator, monkeypatch: pytes
     assert len(aligned) == len(set(aligned)) == 3
 
 
+@pytest.mark.long
 def test_nothing_that_grows_with_the_text_runs_in_the_event_loop(
     en_de: Translator, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -139,6 +140,7 @@ PARAGRAPH = (
 )
 
 
+@pytest.mark.long
 def test_the_server_and_the_command_line_translate_a_paragraph_alike(en_de: Translator) -> None:
     answer = client_of(en_de).post("/translate", json={"q": PARAGRAPH, **PAIR, "alternatives": 2}).json()
     expected = en_de.translate(PARAGRAPH, n_best=3)

@@ -169,6 +169,7 @@ def test_both_settings_go_together() -> None:
         configure({"model.positions": "tree", "data.tree": True, "data.casing_noise": 0.1})
 
 
+@pytest.mark.long
 def test_a_model_is_trained_on_trees_and_translates_with_them(tmp_path: Path) -> None:
     """Whether a word is the root decides its translation: only the tree tells."""
     lines = [
