@@ -36,7 +36,7 @@ from multihead.data.parallel_text import Pair, ParallelText, RawPair
 from multihead.data.shards import CorpusPart, CorpusSummary, ShardWriter
 from multihead.data.spool import Spool, SpoolSegment
 from multihead.errors import UserError
-from multihead.storage.files import atomic_directory, can_overwrite
+from multihead.storage.files import atomic_directory, check_writable
 from multihead.text.dependency_trees import encode_with_heads, strip_tree
 from multihead.text.tokenizer import SubwordTokenizer, check_trainable
 
@@ -58,8 +58,7 @@ def prepare(
 
     `vocabulary` is the number of pieces to learn, a tokenizer to use, or None for a size that fits the text.
     """
-    if not can_overwrite(folder):
-        raise UserError(f"{folder} already exists and is not empty; choose another folder or delete it")
+    check_writable(folder, None, "empty")
     if not isinstance(vocabulary, SubwordTokenizer):
         check_trainable(config.tokenizer)
     with atomic_directory(folder) as temporary:

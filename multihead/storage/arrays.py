@@ -32,7 +32,7 @@ class ArrayFile:
             return _read_bfloat16(self.path, name).reshape(self.shapes[name])
         try:
             array: Array = self._file.get_tensor(name)
-        except TypeError as error:  # 8-bit floats, which numpy does not have
+        except (TypeError, AttributeError) as error:  # 8-bit floats, which numpy does not have
             raise UserError(f"{self.path}: cannot read '{name}': {error}") from None
         return array
 

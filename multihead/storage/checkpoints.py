@@ -1,4 +1,4 @@
-"""The checkpoints of a run, `step-N` folders: list, verify, remove."""
+"""The checkpoints of a run, folders named `step-N`: list, verify, remove."""
 
 import re
 import shutil
@@ -13,39 +13,39 @@ FILES = ("model.safetensors", "optimizer.safetensors", "state.json", "config.jso
 
 
 def saved_steps(checkpoints: Path) -> list[int]:
-    """The steps of the checkpoints in a folder, oldest first, verified or not."""
+    """Return the steps of the checkpoints in a folder, oldest first, without verifying them."""
     names = (re.fullmatch(r"step-(\d+)", path.name) for path in checkpoints.glob("step-*"))
     return sorted(int(name[1]) for name in names if name)
 
 
 def latest_valid(checkpoints: Path, log: Log) -> Path | None:
-    """Return the folder of the newest checkpoint that verifies."""
+    """Return the folder of the newest valid checkpoint, or None."""
     folders = (checkpoints / f"step-{step}" for step in reversed(saved_steps(checkpoints)))
     return next(valid_checkpoints(folders, log), None)
 
 
 def valid_checkpoints(folders: Iterable[Path], log: Log, names: Sequence[str] = FILES) -> Iterator[Path]:
-    """Yield the checkpoints of which these files verify; the others are reported."""
+    """Yield the checkpoints whose files match their checksums; log the others."""
     for folder in folders:
         try:
             verify(folder, names)
         except UserError as error:
-            log(f"skipping a damaged checkpoint: {error}")
+            log(f"skipping damaged checkpoint: {error}")
         else:
             yield folder
 
 
 def remove_partial(checkpoints: Path) -> None:
-    """Remove what a crash inside `save` left behind; a checkpoint that was complete gets its name."""
+    """Remove partial checkpoints that a crash left behind; a complete one gets its final name."""
     for partial in checkpoints.glob(".step-*.partial"):
         for complete in valid_checkpoints([partial], log=lambda line: None):
             final = checkpoints / partial.name.removeprefix(".").removesuffix(".partial")
-            shutil.rmtree(final, ignore_errors=True)  # it was being replaced
+            shutil.rmtree(final, ignore_errors=True)  # the checkpoint that was being replaced
             complete.rename(final)
         shutil.rmtree(partial, ignore_errors=True)
 
 
 def prune(checkpoints: Path, keep: Iterable[int]) -> None:
-    """Remove every checkpoint but these steps."""
+    """Remove all checkpoints except those of these steps."""
     for step in set(saved_steps(checkpoints)) - set(keep):
         shutil.rmtree(checkpoints / f"step-{step}")

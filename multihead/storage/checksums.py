@@ -1,4 +1,4 @@
-"""SHA256SUMS: the checksums of a folder's files, in the format of `sha256sum`."""
+"""SHA256SUMS: checksums of the files in a folder, in the format of `sha256sum`."""
 
 from collections.abc import Iterable, Sequence
 from pathlib import Path
@@ -10,7 +10,7 @@ CHECKSUM_FILE = "SHA256SUMS"
 
 
 def checksums(files: dict[str, Path]) -> str:
-    """Return the content of SHA256SUMS for files that are listed under these names."""
+    """Return the content of SHA256SUMS for files by the names to list them under."""
     return "".join(f"{sha256(path)}  {name}\n" for name, path in files.items())
 
 
@@ -20,7 +20,7 @@ def verify(folder: Path, names: Sequence[str]) -> None:
 
 
 def verify_all(folder: Path, required: str) -> None:
-    """Verify every file that has a checksum; `required` must have one."""
+    """Verify every file that has a checksum; `required` must be among them."""
     sums = _recorded(folder)
     _compare(folder, {required, *sums}, sums)
 
@@ -40,4 +40,4 @@ def _compare(folder: Path, names: Iterable[str], sums: dict[str, str]) -> None:
         except OSError as error:
             raise UserError(f"{folder} is incomplete: {error}") from None
         if actual != sums.get(name):
-            raise UserError(f"{folder / name} does not match its checksum")
+            raise UserError(f"checksum mismatch in {folder / name}")

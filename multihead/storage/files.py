@@ -1,4 +1,4 @@
-"""Files that are there whole or not at all, whatever happens while they are written."""
+"""Atomic writes, folder locks and checksums: a file or folder that exists under its name is complete."""
 
 import contextlib
 import hashlib
@@ -11,67 +11,65 @@ from filelock import FileLock, Timeout
 
 from multihead.errors import UserError
 
-BUNDLED = Path(__file__).parents[1] / "bundled"  # models that come with the package
-BLOCK = 1 << 20  # bytes
-MAX_BLOCKS = 256  # of a file that are read to recognize it
+BUNDLED = Path(__file__).parents[1] / "bundled"  # models in the package
+BLOCK_BYTES = 1 << 20
+MAX_BLOCKS = 256  # read to identify a file
 
 
 def is_bundled(folder: Path) -> bool:
     return folder.resolve().is_relative_to(BUNDLED.resolve())
 
 
-def can_overwrite(folder: Path, marker: str | None = None) -> bool:
-    """True if a folder can be written: nothing is there, or an earlier one of its kind, which has the file `marker`."""
-    if not folder.exists():
-        return True
-    is_of_its_kind = marker is not None and (folder / marker).exists()
-    return folder.is_dir() and (is_of_its_kind or not any(folder.iterdir()))
-
-
 def check_writable(folder: Path, marker: str | None, kind: str) -> None:
-    """Raise UserError unless a folder can be written: nothing is there, or an earlier one of its kind."""
-    if not can_overwrite(folder, marker):
-        raise UserError(f"{folder} already exists and is not {kind}: choose another folder or delete it")
+    """Raise UserError unless `folder` is missing, empty, or of the same kind, which has the file `marker`.
+
+    `kind` is what the folder should be, such as "an ONNX export".
+    """
+    if not folder.exists():
+        return
+    is_same_kind = marker is not None and (folder / marker).exists()
+    if not folder.is_dir() or not (is_same_kind or not any(folder.iterdir())):
+        raise UserError(f"{folder} already exists and is not {kind}; choose another folder or delete it")
 
 
 @contextlib.contextmanager
 def atomic_directory(folder: Path) -> Iterator[Path]:
-    """A folder to write into: it gets its name once all is on the disk, and vanishes if the work fails."""
-    aside = folder.with_name(f".{folder.name}.partial")
-    shutil.rmtree(aside, ignore_errors=True)
-    aside.mkdir(parents=True)
+    """Yield a temporary folder, which gets its name when its files are on disk and is removed after an error."""
+    temporary = folder.with_name(f".{folder.name}.partial")
+    shutil.rmtree(temporary, ignore_errors=True)
+    temporary.mkdir(parents=True)
     try:
-        yield aside
-        for file in aside.iterdir():
+        yield temporary
+        for file in temporary.iterdir():
             sync(file)
-        sync(aside)
+        sync(temporary)
         if folder.exists():
             shutil.rmtree(folder)
-        aside.rename(folder)
+        temporary.rename(folder)
         sync(folder.parent)
     finally:
-        shutil.rmtree(aside, ignore_errors=True)
+        shutil.rmtree(temporary, ignore_errors=True)
 
 
 @contextlib.contextmanager
 def atomic_file(path: Path) -> Iterator[Path]:
-    """A file to write, which then takes the place of `path` in one go: a reader sees the old or the new one."""
-    aside = path.with_name(f".{path.name}.partial")
+    """Yield a temporary file that replaces `path` atomically: readers see the old or the new content."""
+    temporary = path.with_name(f".{path.name}.partial")
     try:
-        yield aside
-        sync(aside)
-        os.replace(aside, path)
+        yield temporary
+        sync(temporary)
+        os.replace(temporary, path)
     finally:
-        aside.unlink(missing_ok=True)
+        temporary.unlink(missing_ok=True)
 
 
 def write_text_atomic(path: Path, text: str) -> None:
-    with atomic_file(path) as aside:
-        aside.write_text(text, encoding="utf-8")
+    with atomic_file(path) as temporary:
+        temporary.write_text(text, encoding="utf-8")
 
 
 def sync(path: Path) -> None:
-    """Wait until a file, or the names in a folder, are on the disk."""
+    """Wait until the content of a file, or the names in a folder, are on disk."""
     handle = os.open(path, os.O_RDONLY)
     try:
         os.fsync(handle)
@@ -80,7 +78,7 @@ def sync(path: Path) -> None:
 
 
 def cache_folder() -> Path:
-    """Where what can be made again is kept for this user."""
+    """Return the user's folder for files that can be made again."""
     base = Path(os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache"))
     return base / "multihead"
 
@@ -91,18 +89,19 @@ def sha256(path: Path) -> str:
 
 
 def content_sum(path: Path) -> str:
-    """Identify a file by its size and content in a fraction of a second, however large it is.
+    """Return a checksum of the size and content of a file, in a fraction of a second however large it is.
 
-    Up to 256 MB the whole content counts. Of a larger file, 256 blocks of 1 MB count, the first and the last among
-    them: an edit between two blocks that keeps the size is not noticed.
+    Of a file over 256 MB, 256 blocks of 1 MB are read, including the first and the last: a change between two blocks
+    that keeps the size is not noticed.
     """
     size = path.stat().st_size
-    n_blocks = min(MAX_BLOCKS, -(-size // BLOCK))
+    n_blocks = min(MAX_BLOCKS, -(-size // BLOCK_BYTES))
+    is_sampled = size > MAX_BLOCKS * BLOCK_BYTES
     total = hashlib.sha256(str(size).encode())
     with path.open("rb") as file:
-        for number in range(n_blocks):
-            file.seek(number * (size - BLOCK) // (n_blocks - 1) if size > MAX_BLOCKS * BLOCK else number * BLOCK)
-            total.update(file.read(BLOCK))
+        for n in range(n_blocks):
+            file.seek(n * (size - BLOCK_BYTES) // (n_blocks - 1) if is_sampled else n * BLOCK_BYTES)
+            total.update(file.read(BLOCK_BYTES))
     return total.hexdigest()
 
 

@@ -278,7 +278,7 @@ def test_a_second_writer_is_refused(quick_request: TrainingRequest) -> None:
         while not read_log(quick_request.output):
             assert process.poll() is None
             time.sleep(0.02)
-        with pytest.raises(UserError, match="another process is training"):
+        with pytest.raises(UserError, match="another process is writing"):
             train(quick_request)
     finally:
         os.kill(process.pid, signal.SIGKILL)

@@ -1,7 +1,5 @@
 """What a shortlist allows, and that it is learned from text."""
 
-from pathlib import Path
-
 import numpy as np
 import pytest
 import torch
@@ -9,7 +7,7 @@ import torch
 from multihead.config.schema import SearchConfig
 from multihead.data.shards import Shards
 from multihead.runs.learn_shortlist import Size, Vary, _sample, learn_shortlists, shortlist_of
-from multihead.storage.shortlist import Shortlist, load_shortlist
+from multihead.storage.shortlist import Shortlist
 from multihead.text.tokenizer import EOS_ID
 from multihead.translation.search.beam import search
 from multihead.translation.search.candidates import Candidates, CandidateTokens
@@ -124,22 +122,3 @@ def test_only_words_of_the_list_are_said() -> None:
     words = for_batch(few, source)
     for row, found in enumerate(search([make()], source, SearchConfig(max_extra=8), shortlist=Candidates(few, CPU))):
         assert set(found.best(1)[0].tokens) <= set(words.ids[words.log_mask[row] == 0].tolist())
-
-
-def test_a_shortlist_is_saved_and_loaded(tmp_path: Path) -> None:
-    assert load_shortlist(tmp_path) is None
-    a_shortlist().save(tmp_path)
-    loaded = load_shortlist(tmp_path)
-    assert loaded is not None
-    assert np.array_equal(loaded.candidates, a_shortlist().candidates)
-    assert np.array_equal(loaded.frequent, a_shortlist().frequent)
-
-
-def test_of_two_shortlists_together_a_source_may_say_what_either_lets_it_say() -> None:
-    one = Shortlist(np.array([[7, 5, EOS_ID], [6, EOS_ID, EOS_ID]]), np.array([9, 4]))
-    other = Shortlist(np.array([[5, 8], [EOS_ID, EOS_ID]]), np.array([4, 10]))
-    joined = one.union(other)
-    assert joined.candidates.tolist() == [[5, 7, 8], [6, EOS_ID, EOS_ID]]
-    assert joined.frequent.tolist() == [4, 9, 10]
-    again = joined.union(one)
-    assert again.candidates.tolist() == joined.candidates.tolist()
