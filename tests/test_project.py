@@ -30,7 +30,8 @@ NEED_TORCH = {
     *("bench.plain_transformer", "bench.training", "bench.translation", "bulk.run", "bulk.worker", "cli.models"),
     *("distributed",),
     *("evaluation.evaluate", "hardware.device", "inspection", "interop", "model", "paper.positions", "paper.table1"),
-    *("paper.table2", "paper.table3", "runs", "serve", "storage.model_folder", "storage.shortlist", "training"),
+    *("paper.table2", "paper.table3", "paper.table3_study"),
+    *("runs", "serve", "storage.model_folder", "storage.shortlist", "training"),
     *("translation.engines", "translation.search"),
     "translation.translator",
 }

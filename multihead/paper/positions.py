@@ -1,7 +1,7 @@
-"""§3.5 as numbers and as a picture: the sinusoids, and why a model may learn to attend by relative position.
+"""The sinusoids of §3.5 as numbers and as a picture, and why a model can learn to attend by relative position.
 
-Two things follow from PE(pos) being pairs of a sine and a cosine. The dot product of two positions depends on their
-distance alone. And PE(pos + k) is a linear function of PE(pos): each pair is turned by an angle that depends on k.
+Since PE(pos) consists of pairs of a sine and a cosine, the dot product of two positions depends only on their distance,
+and PE(pos + k) is a linear function of PE(pos): each pair is rotated by an angle that depends on k.
 
 Shapes: N positions, D d_model, P pairs, half of D.
 """
@@ -28,60 +28,60 @@ DISTANCES = [0, 1, 2, 4, 8, 16, 32, 64, 128, 256]
 
 def check_sizes(length: int, d_model: int) -> None:
     if d_model < 2 or d_model % 2:
-        raise UsageError(f"--d-model must be even, so that every sine has its cosine; got {d_model}")
+        raise UsageError(f"--d-model must be even, since every sine has a cosine; got {d_model}")
     if length < 8:
         raise UsageError(f"--length must be at least 8 positions, got {length}")
 
 
 def similarity(table: Tensor, start: int) -> Tensor:
-    """The dot product of one position with every position, as a share of that with itself, which is D / 2."""
+    """Return the dot product of one position with every position, relative to that with itself, which is D / 2."""
     return table.double() @ table[start].double() / (table.size(1) / 2)  # N
 
 
-def by_distance(table: Tensor, distance: int) -> tuple[float, float]:
-    """The similarity of positions so far apart: its mean, and how far any pair of positions is from that mean."""
+def similarity_at(table: Tensor, distance: int) -> tuple[float, float]:
+    """Return the mean similarity of positions at this distance, and the largest deviation from it."""
     before, after = table[: len(table) - distance].double(), table[distance:].double()
-    found = (before * after).sum(dim=1) / (table.size(1) / 2)  # N
-    return found.mean().item(), (found - found.mean()).abs().max().item()
+    products = (before * after).sum(dim=1) / (table.size(1) / 2)  # N
+    return products.mean().item(), (products - products.mean()).abs().max().item()
 
 
-def fit_turns(table: Tensor, distance: int) -> Tensor:
-    """The complex numbers (P) that PE(pos), taken as complex numbers, is best multiplied by to give PE(pos + distance).
+def fit_rotations(table: Tensor, distance: int) -> Tensor:
+    """Fit the complex factors (P) that take PE(pos) to PE(pos + distance), by least squares.
 
-    Least squares over these positions. To multiply by such a number is to turn a pair, and to stretch it.
+    A pair is one complex number; multiplying by a factor rotates and scales it.
     """
     before, after = (_pairs(part) for part in (table[: len(table) - distance], table[distance:]))  # N P
     return (before.conj() * after).sum(dim=0) / before.abs().square().sum(dim=0)  # P
 
 
 def _pairs(table: Tensor) -> Tensor:
-    """Cosines as real and sines as imaginary parts: N P."""
+    """Return complex numbers with cosines as real and sines as imaginary parts: N P."""
     sine, cosine = table.double().unflatten(1, (-1, 2)).unbind(dim=-1)
     return torch.complex(cosine, sine)
 
 
 def fit_error(table: Tensor, distance: int) -> tuple[float, float]:
-    """How wrong turns are that were fitted on the first half of the positions.
+    """Return two errors of the factors fitted to the first half of the positions.
 
-    The largest error in any coordinate of PE(pos + distance) in the second half, and the largest difference from the
-    rotation by distance / 10000^(2i/D) that theory has.
+    The first is the largest error of a coordinate of PE(pos + distance) in the second half, the second the largest
+    difference from the theoretical rotation by distance / 10000^(2i/D).
     """
     half = len(table) // 2
-    turns = fit_turns(table[:half], distance)  # P
+    factors = fit_rotations(table[:half], distance)  # P
     before, after = _pairs(table[half : len(table) - distance]), _pairs(table[half + distance :])
-    error = torch.view_as_real(before * turns - after).abs().max().item()
+    error = torch.view_as_real(before * factors - after).abs().max().item()
     pair = torch.arange(0, table.size(1), 2, dtype=torch.float64)
     expected = torch.polar(torch.ones(len(pair), dtype=torch.float64), distance * 10_000.0 ** (-pair / table.size(1)))
-    return error, (turns - expected).abs().max().item()
+    return error, (factors - expected).abs().max().item()
 
 
-def facts(length: int, d_model: int) -> list[dict[str, Any]]:
-    """By distance: similarity, its spread over positions, and the errors of the fitted turns."""
+def measure(length: int, d_model: int) -> list[dict[str, Any]]:
+    """Return for each distance the similarity, its spread over positions, and the errors of the fitted rotations."""
     check_sizes(length, d_model)
     table = torch.from_numpy(sinusoids(length, d_model))
     records = []
     for distance in (distance for distance in DISTANCES if distance <= length // 4):
-        mean, spread = by_distance(table, distance)
+        mean, spread = similarity_at(table, distance)
         error, from_theory = fit_error(table, distance)
         records.append(
             {
@@ -108,15 +108,15 @@ def to_table(records: Sequence[dict[str, Any]], length: int, d_model: int) -> Ta
             for record in records
         ],
         notes=[
-            "The product, as a share of PE(p)·PE(p), is the same for every p: it depends on the distance alone.",
-            "PE(p+k) is a linear function of PE(p): a map fitted on the first half of the positions gives the second "
-            "half, and it is the rotation of each pair by k / 10000^(2i/d_model).",
+            "The product, relative to PE(p)·PE(p), is the same for every p: it depends only on the distance.",
+            "PE(p+k) is a linear function of PE(p): a map fitted to the first half of the positions predicts the "
+            "second half, and equals the rotation of each pair by k / 10000^(2i/d_model).",
         ],
     )
 
 
 def write_picture(path: Path, length: int, d_model: int) -> None:
-    """Write a PNG: the sinusoids as heat maps, the similarity of positions by their distance, and the turns."""
+    """Write a PNG with the sinusoids as heat maps, the similarity of positions by distance, and the rotations."""
     check_sizes(length, d_model)
     table = torch.from_numpy(sinusoids(length, d_model))
     figure = new_figure(13, 6)
@@ -124,12 +124,12 @@ def write_picture(path: Path, length: int, d_model: int) -> None:
     top, bottom = right.subfigures(2, 1, squeeze=False, height_ratios=[2, 1], hspace=0.03)[:, 0]
     _draw_heat_maps(left, table)
     _draw_similarity(top, table)
-    _draw_turns(bottom, table)
+    _draw_rotations(bottom, table)
     save_figure(figure, path)
 
 
 def _draw_heat_maps(figure: "SubFigure", table: Tensor) -> None:
-    """Even and odd dimensions apart: side by side, as they are in the model, they would flicker."""
+    """Draw even and odd dimensions separately; interleaved, as in the model, they would flicker."""
     sines, cosines = figure.subplots(1, 2, sharey=True)
     for axes, first, title in ((sines, 0, "Even dimensions: sines"), (cosines, 1, "Odd dimensions: cosines")):
         part = table[:, first::2].numpy()
@@ -143,7 +143,7 @@ def _draw_heat_maps(figure: "SubFigure", table: Tensor) -> None:
 
 
 def _draw_similarity(figure: "SubFigure", table: Tensor) -> None:
-    """Curves of several positions lie upon each other: it does not matter from where one looks."""
+    """Draw the curves of several positions, which coincide."""
     axes: Axes = figure.subplots()
     length = len(table)
     starts = [0, length // 4, length // 2, 3 * length // 4]
@@ -155,18 +155,20 @@ def _draw_similarity(figure: "SubFigure", table: Tensor) -> None:
     add_legend(axes)
 
 
-def _draw_turns(figure: "SubFigure", table: Tensor) -> None:
-    """Pairs of four frequencies at the first positions, as points on a circle; the first is the darkest."""
+def _draw_rotations(figure: "SubFigure", table: Tensor) -> None:
+    """Draw pairs of four frequencies at the first positions as points on a circle, the first one darkest."""
     pairs = [0, *(table.size(1) * share // 32 for share in (2, 3, 4))]
-    shown = min(8, len(table))
+    n_points = min(8, len(table))
     for axes, pair in zip(figure.subplots(1, len(pairs)), pairs, strict=True):
-        points = _pairs(table[:shown])[:, pair]
+        points = _pairs(table[:n_points])[:, pair]
         circle = torch.linspace(0, 2 * torch.pi, 200)
         axes.plot(circle.cos().tolist(), circle.sin().tolist(), color="0.88", linewidth=1, zorder=0)
         axes.plot(points.real.tolist(), points.imag.tolist(), color="#93c5fd", linewidth=1, zorder=1)
-        axes.scatter(points.real.tolist(), points.imag.tolist(), c=range(shown), cmap="Blues_r", vmax=shown + 2, s=22)
+        axes.scatter(
+            points.real.tolist(), points.imag.tolist(), c=range(n_points), cmap="Blues_r", vmax=n_points + 2, s=22
+        )
         axes.set_title(f"dimensions {2 * pair}, {2 * pair + 1}", fontsize=8.5, color=TEXT_COLOR)
         axes.set_aspect("equal")
         axes.axis("off")
-    words = f"From p to p+1 every pair turns by an angle of its own; p = 0 (dark) to {shown - 1}"
-    figure.suptitle(words, x=0.02, ha="left", fontsize=10, color=TEXT_COLOR)
+    title = f"From p to p+1 each pair rotates by its own angle; p = 0 (dark) to {n_points - 1}"
+    figure.suptitle(title, x=0.02, ha="left", fontsize=10, color=TEXT_COLOR)

@@ -1,4 +1,4 @@
-"""Eq. (3) of §5.3 as numbers and as a picture: the rate for pairs of d_model and warm-up, and that of presets."""
+"""The learning rate of §5.3, eq. (3), as numbers and as a picture, for pairs of d_model and warm-up and for presets."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -27,25 +27,25 @@ STEPS = [1, 100, 1000, 4000, 10_000, 30_000, 100_000]  # at which the rate is pr
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Curve:
-    """The rate of a training, step by step."""
+    """The learning rate of a training run by step."""
 
     name: str
     d_model: int
     train: TrainConfig
 
     def rate(self, step: int) -> float | None:
-        """Of one step; none after the last step of a rate that ends."""
+        """Return the rate of a step; None after the last step of a linear schedule."""
         if self.train.lr_decay == "linear" and step > self.train.steps:
             return None
         return learning_rate(step, self.d_model, self.train, progress=step / self.train.steps)
 
     @property
     def peak_step(self) -> int:
-        """Where the way up meets the way down: at the end of the warm-up, or just before if the rate falls to zero."""
+        """The step with the highest rate: the end of the warm-up, or just before it with a linear decay."""
         warmup, steps = self.train.warmup, self.train.steps
         return warmup if self.train.lr_decay == "sqrt" else max(1, round(warmup / (1 + warmup / steps)))
 
-    def record(self, steps: Sequence[int]) -> dict[str, Any]:
+    def to_dict(self, steps: Sequence[int]) -> dict[str, Any]:
         return {
             "name": self.name,
             "d_model": self.d_model,
@@ -58,7 +58,7 @@ class Curve:
 
 
 def curve_of_pair(pair: str) -> Curve:
-    """`512:4000` as d_model 512 with a warm-up of 4,000 steps."""
+    """Parse `512:4000`: d_model 512 and a warm-up of 4,000 steps."""
     d_model, _, warmup = pair.partition(":")
     if not (d_model.isdecimal() and warmup.isdecimal() and int(d_model) and int(warmup)):
         raise UsageError(f"--pair takes d_model:warmup, for example 512:4000; got '{pair}'")
@@ -67,7 +67,7 @@ def curve_of_pair(pair: str) -> Curve:
 
 
 def curve_of_preset(name: str) -> Curve:
-    """As the preset trains, with its scale, decay and number of steps."""
+    """Return the curve of a preset, with its scale, decay and number of steps."""
     run = configure(preset(name))
     return Curve(name=f"preset {name}", d_model=run.model.d_model, train=run.train)
 
@@ -94,7 +94,7 @@ def _rate(rate: float | None) -> str:
 
 
 def write_picture(curves: Sequence[Curve], path: Path, n_steps: int) -> None:
-    """Write a PNG: the curves as they are trained, and in powers of ten, where eq. (3) is two straight lines."""
+    """Write a PNG of the curves on linear and on logarithmic axes; on the latter eq. (3) is two straight lines."""
     figure = new_figure(12, 4.6)
     linear, powers = figure.subplots(1, 2)
     for curve, color in zip(curves, cycle(PALETTE), strict=False):
@@ -114,9 +114,9 @@ def write_picture(curves: Sequence[Curve], path: Path, n_steps: int) -> None:
 
 
 def _draw_curve(axes: "Axes", curve: Curve, color: str, steps: NDArray[np.float64]) -> None:
-    """With a point at the peak; a rate that has reached zero has no place among powers of ten."""
-    at = sorted({*steps.astype(int).tolist(), curve.peak_step})
-    shown = [(step, rate) for step in at if step <= steps[-1] and (rate := curve.rate(step))]
+    """Draw a curve with a point at its peak; zeros are left out, since logarithmic axes have none."""
+    sampled = sorted({*steps.astype(int).tolist(), curve.peak_step})
+    points = [(step, rate) for step in sampled if step <= steps[-1] and (rate := curve.rate(step))]
     style = "-" if curve.train.lr_decay == "sqrt" else "--"
-    axes.plot(*zip(*shown, strict=True), style, color=color, linewidth=2, label=curve.name)
-    axes.plot(*max(shown, key=lambda point: point[1]), "o", color=color, markersize=5)
+    axes.plot(*zip(*points, strict=True), style, color=color, linewidth=2, label=curve.name)
+    axes.plot(*max(points, key=lambda point: point[1]), "o", color=color, markersize=5)

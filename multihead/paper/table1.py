@@ -1,8 +1,8 @@
-"""Table 1 of the paper, measured: what a layer costs as a sentence grows, and how far a signal has to travel in it.
+"""Table 1 of the paper, measured: the cost of a layer as sentences grow, and the length of paths through it.
 
-Time and memory are those of one layer alone. The paper counts what grows fastest, so exponents are fitted where
-sentences are long, and for d where layers are wide. Paths are found by gradients: what has none between two places has
-no path. Shapes: n length, d width, k kernel, r neighbourhood.
+Time and memory are those of one layer. The paper counts the fastest-growing term, so exponents are fitted where
+sentences are long, and for d where layers are wide. Two positions are connected if there is a gradient between them.
+Shapes: n length, d width, k kernel, r neighborhood.
 """
 
 import math
@@ -25,8 +25,8 @@ from multihead.model.transformer import MultiHeadAttention
 from multihead.model.variants.convolution import Convolution
 
 LENGTHS = (32, 64, 128, 256, 512, 1024, 2048, 4096, 8192)
-FITTED = 4  # of them, the longest
-WIDTH = 64  # of the layers whose length grows
+FITTED = 4  # exponents are fitted to the longest four
+WIDTH = 64  # d while n grows
 PATH_LENGTHS = (16, 32, 64, 128)
 PATH_WINDOW, KERNEL = 8, 3
 REPEATS = 3
@@ -34,20 +34,20 @@ REPEATS = 3
 
 @dataclass(frozen=True, slots=True)
 class Layer:
-    """A row of Table 1: what the paper says, and the exponents that follow from it."""
+    """A row of Table 1, and the exponents that follow from it."""
 
     name: str
-    mixer: str  # as in model.encoder_mixer
+    mixer: str  # value of model.encoder_mixer
     complexity: str
     sequential: str
     path: str
-    n_exponent: float  # of the complexity, by length
-    d_exponent: float  # and by width; between two for a sum of two
+    n_exponent: float  # of n in the complexity
+    d_exponent: float  # of d; in between for a sum of two terms
     causal: bool = False
     in_paper: bool = True
 
     def growing_widths(self) -> tuple[int, tuple[int, ...]]:
-        """A length, and widths at which the exponent of d shows: what mixes places, or what mixes dimensions."""
+        """Return a length, and the widths at which the exponent of d shows."""
         return (2048, (32, 64, 128, 256)) if self.d_exponent == 1 else (128, (128, 256, 512, 1024))
 
 
@@ -64,31 +64,31 @@ LAYERS = (
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Measured:
-    """What was found for a layer; lists go with the lengths."""
+class Measurement:
+    """Results for a layer; `seconds` and `megabytes` have an entry for each length."""
 
     layer: Layer
     lengths: list[int]
-    seconds: list[float]  # of a forward and a backward pass
-    megabytes: list[float]  # kept for the backward pass, the layer's weights not counted
-    n_exponent: float  # of the seconds, fitted
+    seconds: list[float]  # of a forward and backward pass
+    megabytes: list[float]  # saved for the backward pass, without the weights
+    n_exponent: float  # fitted to `seconds`
     d_exponent: float
     memory_exponent: float
     path_lengths: list[int]
-    paths: list[int]  # steps or layers between the first and the last place
-    chains: list[int]  # operations that have to wait for each other, in one layer
+    paths: list[int]  # steps or layers between the first and the last position
+    chains: list[int]  # sequential operations in one layer
 
 
-def measure(layer: Layer, lengths: Sequence[int] = LENGTHS) -> Measured:
-    """One row; time is the best of a few passes, so that other work on the machine matters less."""
+def measure(layer: Layer, lengths: Sequence[int] = LENGTHS) -> Measurement:
+    """Measure one row; the time is the best of a few passes, so that other processes matter less."""
     seconds, megabytes = [], []
     for n in lengths:
-        mixer = make(layer, WIDTH, n)
+        mixer = make_layer(layer, WIDTH, n)
         seconds.append(seconds_of(mixer, n, WIDTH))
-        megabytes.append(kept_bytes(mixer, n, WIDTH) / 1e6)
+        megabytes.append(saved_bytes(mixer, n, WIDTH) / 1e6)
     length, widths = layer.growing_widths()
-    by_width = [seconds_of(make(layer, width, length), length, width) for width in widths]
-    return Measured(
+    by_width = [seconds_of(make_layer(layer, width, length), length, width) for width in widths]
+    return Measurement(
         layer=layer,
         lengths=list(lengths),
         seconds=seconds,
@@ -102,15 +102,15 @@ def measure(layer: Layer, lengths: Sequence[int] = LENGTHS) -> Measured:
     )
 
 
-def make(layer: Layer, width: int, length: int, number: int = 0, window: int = 64) -> nn.Module:
-    """One layer, as it stands in an encoder, or in a decoder if it is causal.
+def make_layer(layer: Layer, width: int, length: int, number: int = 0, window: int = 64) -> nn.Module:
+    """Return one layer of an encoder, or of a decoder if it is causal.
 
-    Attention comes without its projections, which the paper does not count: they cost n·d² whatever is attended to.
+    Attention has no projections here: they cost n·d² in every variant, and the paper does not count them.
     """
     config = ModelConfig(
         vocab_size=1, max_len=length, window=window, kernel=KERNEL, d_model=width, n_heads=1, d_k=width, d_v=width
     )
-    if layer.mixer == "dilated":  # ByteNet begins anew after a dilation of 16; a path of log n needs it to go on
+    if layer.mixer == "dilated":  # ByteNet restarts after a dilation of 16; a path of log n needs it to keep doubling
         return Convolution(config, layer.causal, dilation=2**number)
     mixer = MIXERS[layer.mixer](config, number, layer.causal)
     assert isinstance(mixer, nn.Module)
@@ -122,7 +122,7 @@ def make(layer: Layer, width: int, length: int, number: int = 0, window: int = 6
 
 
 def exponent(sizes: Sequence[int], values: Sequence[float]) -> float:
-    """e of value ~ size^e, by least squares of the logarithms."""
+    """Return e of value ~ size^e, by least squares on the logarithms."""
     return statistics.linear_regression([math.log(size) for size in sizes], [math.log(value) for value in values]).slope
 
 
@@ -132,64 +132,64 @@ def exponent(sizes: Sequence[int], values: Sequence[float]) -> float:
 def seconds_of(mixer: nn.Module, length: int, width: int) -> float:
     x, mask = torch.randn(1, length, width, requires_grad=True), full_mask(length)
 
-    def once() -> float:
-        began = time.perf_counter()
+    def run_once() -> float:
+        start = time.perf_counter()
         mixer(x, mask).sum().backward()
-        return time.perf_counter() - began
+        return time.perf_counter() - start
 
-    once()  # what is done but the first time
-    return min(once() for _ in range(REPEATS))
+    run_once()  # warm up
+    return min(run_once() for _ in range(REPEATS))
 
 
 def full_mask(length: int) -> Tensor:
     return torch.ones(1, 1, 1, length, dtype=torch.bool)
 
 
-def kept_bytes(mixer: nn.Module, length: int, width: int) -> int:
-    """What a forward pass keeps for the backward pass, each piece of memory counted once."""
-    kept: dict[int, int] = {}
+def saved_bytes(mixer: nn.Module, length: int, width: int) -> int:
+    """Return the bytes that a forward pass saves for the backward pass, counting each storage once."""
+    saved: dict[int, int] = {}
     weights = {weight.untyped_storage().data_ptr() for weight in mixer.parameters()}
 
     def pack(tensor: Tensor) -> Tensor:
         storage = tensor.untyped_storage()
         if storage.data_ptr() not in weights:
-            kept[storage.data_ptr()] = storage.nbytes()
+            saved[storage.data_ptr()] = storage.nbytes()
         return tensor
 
     with torch.autograd.graph.saved_tensors_hooks(pack, lambda tensor: tensor):
         y = mixer(torch.randn(1, length, width, requires_grad=True), full_mask(length))
     del y
-    return sum(kept.values())
+    return sum(saved.values())
 
 
 # Paths
 
 
 def path_length(layer: Layer, length: int) -> int:
-    """Over how many layers, or steps within one, every place is heard at the last one."""
+    """Return after how many layers, or steps of a recurrent one, the last position depends on every other."""
     return _steps_between(layer, length) if layer.sequential == "n" else _layers_between(layer, length)
 
 
 def _layers_between(layer: Layer, length: int, width: int = 4) -> int:
-    """Layers that have to be stacked until the last place depends on every other."""
+    """Stack layers until the last position depends on every other."""
     x = torch.randn(1, length, width, dtype=torch.float64, requires_grad=True)
     y, mask = x, full_mask(length)
     for number in range(length):
-        y = make(layer, width, length, number, window=PATH_WINDOW).double()(y, mask)
+        y = make_layer(layer, width, length, number, window=PATH_WINDOW).double()(y, mask)
         (gradient,) = torch.autograd.grad(y[0, -1].sum(), x, retain_graph=True)
         if bool(gradient[0].any(dim=-1).all()):
             return number + 1
-    raise ValueError(f"{length} layers of {layer.name} do not connect {length} places")
+    raise ValueError(f"{length} layers of {layer.name} do not connect {length} positions")
 
 
 def _steps_between(layer: Layer, length: int, width: int = 4) -> int:
-    """Steps that the gradient goes back through, from the last place to the first."""
-    mixer = make(layer, width, length).double()
+    """Count the steps that the gradient passes from the last position to the first."""
+    mixer = make_layer(layer, width, length).double()
     x = torch.randn(1, length, width, dtype=torch.float64, requires_grad=True)
     cache = LayerCache()
     states = []
-    for place in range(length):
-        y = mixer(x[:, place : place + 1], full_mask(1), cache)
+    for position in range(length):
+        y = mixer(x[:, position : position + 1], full_mask(1), cache)
         cache.length += 1
         states.append(cache.tensors["h"])
     gradients = torch.autograd.grad(y.sum(), states, allow_unused=True)
@@ -197,41 +197,41 @@ def _steps_between(layer: Layer, length: int, width: int = 4) -> int:
 
 
 def chain_length(layer: Layer, length: int, width: int = 4) -> int:
-    """The longest chain of operations in one layer of which each needs the one before."""
-    # Double precision, since in single precision a kernel that shows nothing of its inside runs a recurrent layer.
+    """Return the length of the longest chain of sequential operations in one layer."""
+    # Double precision: in single precision a fused kernel runs recurrent layers and hides their steps.
     x = torch.randn(1, length, width, dtype=torch.float64, requires_grad=True)
-    y = make(layer, width, length).double()(x, full_mask(length))
+    y = make_layer(layer, width, length).double()(x, full_mask(length))
     return _depth(y.grad_fn)
 
 
 def _depth(root: object) -> int:
-    """The longest way down a graph of gradients, without recursion: it may be thousands of operations deep."""
+    """Return the depth of an autograd graph, without recursion: it may be thousands of operations deep."""
     depths: dict[object, int] = {}
-    waiting = [root]
-    while waiting:
-        node = waiting[-1]
-        following = [child for child, _ in getattr(node, "next_functions", ()) if child is not None]
-        open_ones = [child for child in following if child not in depths]
-        if open_ones:
-            waiting += open_ones
+    stack = [root]
+    while stack:
+        node = stack[-1]
+        children = [child for child, _ in getattr(node, "next_functions", ()) if child is not None]
+        unknown = [child for child in children if child not in depths]
+        if unknown:
+            stack += unknown
         else:
-            depths[waiting.pop()] = 1 + max((depths[child] for child in following), default=0)
+            depths[stack.pop()] = 1 + max((depths[child] for child in children), default=0)
     return depths[root]
 
 
-# Shown
+# Output
 
 
-def to_dict(one: Measured) -> dict[str, Any]:
+def to_dict(one: Measurement) -> dict[str, Any]:
     return asdict(one)
 
 
-def to_table(found: Sequence[Measured]) -> Table:
-    """The paper's three columns, and beside each what was measured."""
+def to_table(measurements: Sequence[Measurement]) -> Table:
+    """List the paper's three columns, each beside our measurement."""
     lengths = ", ".join(map(str, PATH_LENGTHS))
     return Table(
-        title="Table 1: a layer's cost, what has to wait for what, and the longest path between two places",
-        header=["layer", "paper", "time", "kept", "paper", "in a row", "paper", "path"],
+        title="Table 1: cost per layer, sequential operations, and the longest path between two positions",
+        header=["layer", "paper", "time", "memory", "paper", "sequential", "paper", "path"],
         rows=[
             [
                 one.layer.name + ("" if one.layer.in_paper else " *"),
@@ -239,41 +239,41 @@ def to_table(found: Sequence[Measured]) -> Table:
                 f"n^{one.n_exponent:.2f} d^{one.d_exponent:.2f}",
                 f"n^{one.memory_exponent:.2f}",
                 f"O({one.layer.sequential})",
-                _along(one.chains),
+                _joined(one.chains),
                 f"O({one.layer.path})",
-                _along(one.paths),
+                _joined(one.paths),
             ]
-            for one in found
+            for one in measurements
         ],
         notes=[
-            f"time: exponents fitted to a forward and a backward pass, of n over the longest {FITTED} lengths at "
-            f"d = {WIDTH}; kept: for the backward pass.",
-            f"in a row: operations of one layer of which each needs the one before, at n = {lengths}.",
-            f"path: layers, or steps of a recurrent one, until every place is heard at the last, at n = {lengths}; "
+            f"time: exponents fitted to a forward and backward pass, of n over the longest {FITTED} lengths at "
+            f"d = {WIDTH}; memory: saved for the backward pass.",
+            f"sequential: longest chain of dependent operations in one layer, at n = {lengths}.",
+            f"path: layers, or steps of a recurrent one, until the last position depends on all, at n = {lengths}; "
             f"k = {KERNEL}, r = {PATH_WINDOW}.",
-            "Attention is measured without its projections, which the paper does not count: n·d² in each kind.",
+            "Attention is measured without its projections (n·d² in every variant), which the paper does not count.",
             "* not in the paper.",
         ],
     )
 
 
-def _along(values: Sequence[int]) -> str:
+def _joined(values: Sequence[int]) -> str:
     return " ".join(map(str, values))
 
 
-def write_picture(found: Sequence[Measured], path: Path) -> None:
-    """Time and memory over length, both axes in powers: a straight line's slope is its exponent."""
+def write_picture(measurements: Sequence[Measurement], path: Path) -> None:
+    """Write a PNG of time and memory over length on logarithmic axes, where the slope of a line is its exponent."""
     figure = new_figure(11, 4.6)
     left, right = figure.subplots(1, 2)
-    for one, color in zip(found, PALETTE, strict=False):
+    for one, color in zip(measurements, PALETTE, strict=False):
         style = {"color": color, "linestyle": "-" if one.layer.in_paper else "--", "marker": "o", "markersize": 3}
         left.plot(one.lengths, [1000 * seconds for seconds in one.seconds], **style, label=one.layer.name)
         right.plot(one.lengths, one.megabytes, **style)
-    titles = f"Milliseconds, forward and backward (d = {WIDTH})", "Megabytes kept for the backward pass"
+    titles = f"Milliseconds, forward and backward (d = {WIDTH})", "Megabytes saved for the backward pass"
     for axes, title in zip((left, right), titles, strict=True):
         axes.set_xscale("log", base=2)
         axes.set_yscale("log")
-        axes.set_xticks(found[0].lengths, [str(length) for length in found[0].lengths])
+        axes.set_xticks(measurements[0].lengths, [str(length) for length in measurements[0].lengths])
         style_axes(axes, title=title, xlabel="length n")
     add_legend(left)
     save_figure(figure, path)

@@ -1,6 +1,6 @@
-"""Table 2: what training costs, by the clock as the paper counts it, by operations, and on other hardware.
+"""Table 2: training cost by time as in the paper, by counted operations, and on other hardware.
 
-Records are for programs (`--json`), a `Table` is for people. The figures are those of arXiv 1706.03762v7.
+Records are for `--json`, a `Table` is for people. The figures are those of arXiv 1706.03762v7.
 """
 
 import math
@@ -29,7 +29,7 @@ from multihead.storage.model_folder import read_config, read_provenance
 Record = dict[str, Any]
 
 
-# What the paper prints
+# Published
 
 
 class Published(NamedTuple):
@@ -60,12 +60,12 @@ PAPER_HOURS = {"base": 12.0, "big": 84.0, "table3-big": 84.0}
 PAPER_DEVICES, PAPER_TFLOPS = 8, 9.5
 
 
-# What we count
+# Counted
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Clock:
-    """What a training is said to have taken; what is left out is the paper's, or what a run has recorded."""
+class Budget:
+    """Time and hardware given by the user; unset fields are the paper's, or those recorded by a run."""
 
     hours: float | None = None
     n_devices: int | None = None
@@ -79,12 +79,12 @@ class Clock:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Training:
-    """One training, by the clock and by count."""
+    """The cost of one training run, by time and by counted operations."""
 
     name: str
     target_tokens: float
     flops_counted: float
-    hours: float | None  # unknown for a preset that nobody has timed
+    hours: float | None  # None for a preset without a published time
     n_devices: int
     tflops: float
 
@@ -92,35 +92,35 @@ class Training:
     def flops_by_time(self) -> float | None:
         return None if self.hours is None else flops_by_time(self.hours * 3600, self.n_devices, self.tflops * 1e12)
 
-    def record(self) -> Record:
+    def to_dict(self) -> Record:
         by_time = self.flops_by_time
         used = None if by_time is None else self.flops_counted / by_time
         return {**asdict(self), "flops_by_time": by_time, "used": used}
 
 
-def training_of(what: str, clock: Clock) -> Training:
-    """The training of a preset as it is configured, or of a model as it has recorded it."""
-    return _of_preset(what, clock) if what in PRESETS else _of_model(what, clock)
+def describe_training(name: str, budget: Budget) -> Training:
+    """Describe the training of a preset, from its settings, or of a model, from its records."""
+    return _describe_preset(name, budget) if name in PRESETS else _describe_model(name, budget)
 
 
-def _of_preset(name: str, clock: Clock) -> Training:
+def _describe_preset(name: str, budget: Budget) -> Training:
     run = configure(preset(name))
     tokens = run.train.steps * run.train.accumulate * run.data.batch_tokens
     return Training(
         name=name,
         target_tokens=tokens,
         flops_counted=counted_flops(run.model, tokens),
-        hours=clock.hours or PAPER_HOURS.get(name),
-        n_devices=clock.n_devices or PAPER_DEVICES,
-        tflops=clock.tflops or PAPER_TFLOPS,
+        hours=budget.hours or PAPER_HOURS.get(name),
+        n_devices=budget.n_devices or PAPER_DEVICES,
+        tflops=budget.tflops or PAPER_TFLOPS,
     )
 
 
-def _of_model(name: str, clock: Clock) -> Training:
+def _describe_model(name: str, budget: Budget) -> Training:
     try:
         folder = find_model(name)
     except UserError as error:
-        raise UserError(f"'{name}' is no preset, and {error}") from None
+        raise UserError(f"'{name}' is not a preset, and {error}") from None
     model, recorded = read_config(folder).model, read_provenance(folder)
     tokens, seconds, capacity = recorded.target_tokens, recorded.seconds, recorded.matmul_flops
     if not (tokens and seconds and capacity and min(tokens, seconds, capacity) > 0):
@@ -129,14 +129,14 @@ def _of_model(name: str, clock: Clock) -> Training:
         name=folder.name,
         target_tokens=tokens,
         flops_counted=counted_flops(model, tokens),
-        hours=clock.hours or seconds / 3600,
-        n_devices=clock.n_devices or 1,
-        tflops=clock.tflops or capacity / 1e12,
+        hours=budget.hours or seconds / 3600,
+        n_devices=budget.n_devices or 1,
+        tflops=budget.tflops or capacity / 1e12,
     )
 
 
 def this_machine() -> Device:
-    """What is here, measured."""
+    """Measure this machine."""
     device = pick_device()
     precision = pick_precision("auto", device)
     name, flops = precision_name(precision), matmul_flops(device, precision)
@@ -145,12 +145,12 @@ def this_machine() -> Device:
 
 
 def parse_prices(prices: Sequence[str]) -> dict[str, float]:
-    """`["A100=1.8"]` as prices by the name of a device."""
+    """Parse `["A100=1.8"]` into prices per hour by device."""
     names, found = ["here", *(gpu.name for gpu in GPUS)], dict[str, float]()
     for price in prices:
         name, _, amount = price.partition("=")
         if name not in names:
-            raise UsageError(f"there is no device '{name}'; there are {', '.join(names)}")
+            raise UsageError(f"unknown device '{name}'; valid names: {', '.join(names)}")
         try:
             found[name] = float(amount)
         except ValueError:
@@ -160,8 +160,10 @@ def parse_prices(prices: Sequence[str]) -> dict[str, float]:
     return found
 
 
-def hardware(trainings: Sequence[Training], devices: Sequence[Device], prices: dict[str, float]) -> list[Record]:
-    """Hours, energy and rent of each training on each device, one of them working alone."""
+def hardware_records(
+    trainings: Sequence[Training], devices: Sequence[Device], prices: dict[str, float]
+) -> list[Record]:
+    """Return hours, energy and rent of each training run on each device alone."""
     records = []
     for device in devices:
         price, flops = prices.get(device.name), {training.name: training.flops_counted for training in trainings}
@@ -172,49 +174,49 @@ def hardware(trainings: Sequence[Training], devices: Sequence[Device], prices: d
     return records
 
 
-def table_2() -> list[Record]:
+def published_records() -> list[Record]:
     return [published._asdict() for published in TABLE_2]
 
 
-def table_2_for_people() -> Table:
+def published_table() -> Table:
     return Table(
         title="Table 2: BLEU on newstest2014 and training FLOPs, as the paper prints them",
         header=["model", "BLEU en-de", "BLEU en-fr", "FLOPs en-de", "FLOPs en-fr"],
         rows=[
-            [row.model, *("" if bleu is None else f"{bleu:g}" for bleu in row[1:3]), *map(_in_powers, row[3:5])]
+            [row.model, *("" if bleu is None else f"{bleu:g}" for bleu in row[1:3]), *map(_scientific, row[3:5])]
             for row in TABLE_2
         ],
     )
 
 
-def trainings_for_people(trainings: Sequence[Training]) -> Table:
+def trainings_table(trainings: Sequence[Training]) -> Table:
     return Table(
-        title="Training cost by the clock, as the paper counts it, and by the operations of the model",
+        title="Training cost by time, as the paper counts it, and by the operations of the model",
         header=["", "target tokens", "hours", "devices", "TFLOPS", "FLOPs by time", "counted", "used"],
         rows=[
             [
                 training.name,
-                _in_powers(training.target_tokens),
+                _scientific(training.target_tokens),
                 "" if training.hours is None else f"{training.hours:.3g}",
                 "" if training.hours is None else f"{training.n_devices}",
                 "" if training.hours is None else f"{training.tflops:.3g}",
-                _in_powers(training.flops_by_time),
-                _in_powers(training.flops_counted),
-                "" if (used := training.record()["used"]) is None else f"{100 * used:.0f} %",
+                _scientific(training.flops_by_time),
+                _scientific(training.flops_counted),
+                "" if (used := training.to_dict()["used"]) is None else f"{100 * used:.0f} %",
             ]
             for training in trainings
         ],
         notes=[
-            "By time: hours x devices x TFLOPS that each sustains (--hours, --devices, --tflops).",
-            "Counted: 6 for each token and weight that it meets in a matrix product, plus attention over "
-            f"{ASSUMED_SENTENCE_TOKENS} tokens; the source as long as the target.",
+            "By time: hours x devices x sustained TFLOPS of each (--hours, --devices, --tflops).",
+            "Counted: 6 per token and weight in a matrix product, plus attention over "
+            f"{ASSUMED_SENTENCE_TOKENS} tokens; sources are as long as targets.",
         ],
     )
 
 
-def hardware_for_people(records: list[Record], names: Sequence[str]) -> Table:
+def hardware_table(records: list[Record], names: Sequence[str]) -> Table:
     priced = any(record["cost"] for record in records)
-    columns = [("hours", "time", _duration), ("kilowatt_hours", "kWh", _figure), ("cost", "cost", _figure)]
+    columns = [("hours", "time", _duration), ("kilowatt_hours", "kWh", _three_digits), ("cost", "cost", _three_digits)]
     shown = columns if priced else columns[:2]
     return Table(
         title="The same operations on other hardware, one device alone",
@@ -230,20 +232,20 @@ def hardware_for_people(records: list[Record], names: Sequence[str]) -> Table:
             for record in records
         ],
         notes=[
-            "TFLOPS: what the maker states, dense, in the fastest precision that we train in; here: a matrix product, "
-            "measured. The paper's 9.5 for P100.",
-            "share: what training is assumed to reach of it (docs/paper.md says why). kWh: the board at its limit.",
+            "TFLOPS: as stated by the manufacturer, dense, in the fastest precision that we train in; here: a measured "
+            "matrix product; P100: the paper's 9.5.",
+            "share: assumed utilization in training (see docs/paper.md). kWh: at the power limit of the board.",
         ],
     )
 
 
-def _in_powers(number: float | None) -> str:
-    """As the paper prints them: two digits and a power of ten."""
+def _scientific(number: float | None) -> str:
+    """Format with two digits and a power of ten, as in the paper."""
     return "" if number is None else f"{number:.1e}".replace("e+", "e")
 
 
-def _figure(value: float | None) -> str:
-    """Three digits, however large."""
+def _three_digits(value: float | None) -> str:
+    """Format with three significant digits."""
     return "" if value is None else f"{value:,.0f}" if value >= 100 else f"{value:.3g}"
 
 

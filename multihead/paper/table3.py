@@ -1,31 +1,21 @@
-"""Table 3: every row's parameters counted, and every row trained for the same time and ranked beside the paper's.
+"""Table 3: the settings and figures of every row as printed in the paper, and our count of parameters.
 
-Records are for programs (`--json`), a `Table` is for people. The figures are those of arXiv 1706.03762v7.
+Records are for `--json`, a `Table` is for people. The figures are those of arXiv 1706.03762v7.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
 from functools import cache
-from pathlib import Path
 from typing import Any, NamedTuple
 
-import numpy as np
 import torch
 
-from multihead.config.presets import PRESETS, preset
+from multihead.config.presets import preset
 from multihead.config.resolve import configure
-from multihead.config.schema import ModelConfig, Settings
-from multihead.console import Log, Table
-from multihead.data.shards import read_summary
-from multihead.errors import UsageError, UserError
+from multihead.config.schema import ModelConfig
+from multihead.console import Table
+from multihead.errors import UsageError
 from multihead.model.transformer import Transformer
 from multihead.model.weights import count_parameters
-from multihead.runs.request import TrainingRequest
-from multihead.runs.setup import would_resume
-from multihead.runs.train import train
-from multihead.storage.checkpoints import saved_steps
-from multihead.storage.model_folder import published_step, read_config, read_provenance
-from multihead.training.schedule import training_seconds
 
 Record = dict[str, Any]
 
@@ -34,12 +24,12 @@ Record = dict[str, Any]
 
 
 class Row(NamedTuple):
-    """A row of Table 3: a preset, and its dev perplexity, BLEU (newstest2013) and parameters as they are printed."""
+    """A row of Table 3: a preset, and its dev perplexity, BLEU (newstest2013) and parameters as printed."""
 
     preset: str
     perplexity: float
     bleu: float
-    millions: int | None = None  # where the paper leaves it out, it is as in base
+    millions: int | None = None  # None where the paper leaves it blank: as in base
 
 
 TABLE_3 = {
@@ -65,18 +55,18 @@ TABLE_3 = {
     "big": Row("table3-big", 4.33, 26.4, 213),
 }
 
-VOCAB_SIZE = 41_100  # with 41,005 to 41,205 entries every row from base to C has the paper's number of parameters
-BIG_VOCAB_SIZE = 36_000  # with about so many, big has
+VOCAB_SIZE = 41_100  # with 41,005 to 41,205 entries, rows base to C have the paper's number of parameters
+BIG_VOCAB_SIZE = 36_000  # and with about this many, big has
 
 
 def pick_rows(names: str | None) -> list[str]:
-    """`base,c-n2` as names of rows; a letter such as `a` stands for all rows of its group, nothing for all rows."""
+    """Parse names such as `base,c-n2`; a letter such as `a` selects its group, None all rows."""
     if names is None:
         return list(TABLE_3)
     wanted = [name.strip().lower() for name in names.split(",")]
     for name in wanted:
         if not any(_matches(row, name) for row in TABLE_3):
-            raise UsageError(f"there is no row '{name}' in Table 3; there are a to e, and {', '.join(TABLE_3)}")
+            raise UsageError(f"Table 3 has no row '{name}'; valid names: a to e, {', '.join(TABLE_3)}")
     return [row for row in TABLE_3 if any(_matches(row, name) for name in wanted)]
 
 
@@ -89,13 +79,13 @@ def _matches(row: str, name: str) -> bool:
 
 @cache
 def parameters_of(shape: ModelConfig) -> int:
-    """Counted in the module itself, which has no memory for weights here."""
+    """Count the parameters of the module, built without memory for its weights."""
     with torch.device("meta"):
         return count_parameters(Transformer(shape))
 
 
-def table_3(rows: Sequence[str], vocab_size: int = VOCAB_SIZE) -> list[Record]:
-    """Every row with its settings, the paper's figures and our number of parameters."""
+def row_records(rows: Sequence[str], vocab_size: int = VOCAB_SIZE) -> list[Record]:
+    """Return every row with its settings, the paper's figures and our number of parameters."""
     return [_row_record(name, vocab_size) for name in rows]
 
 
@@ -122,7 +112,7 @@ def _row_record(name: str, vocab_size: int) -> Record:
     }
 
 
-# Fields of a record as the paper heads its columns; what is as in base is left blank there.
+# Fields of a record and the paper's headings; a cell that is as in base is blank.
 VARIED = {
     "layers": "N",
     "d_model": "d_model",
@@ -135,7 +125,7 @@ VARIED = {
 }
 
 
-def table_3_for_people(records: list[Record], vocab_size: int) -> Table:
+def to_table(records: list[Record], vocab_size: int) -> Table:
     base = _row_record("base", vocab_size)
     rows = [
         [
@@ -143,8 +133,8 @@ def table_3_for_people(records: list[Record], vocab_size: int) -> Table:
             *(f"{record[key]}" if record["row"] == "base" or record[key] != base[key] else "" for key in VARIED),
             f"{record['paper_perplexity']:.2f}",
             f"{record['paper_bleu']:.1f}",
-            _millions(record["paper_parameters"], 0),
-            _millions(record["parameters"], 2),
+            in_millions(record["paper_parameters"], 0),
+            in_millions(record["parameters"], 2),
         ]
         for record in records
     ]
@@ -164,147 +154,5 @@ def table_3_for_people(records: list[Record], vocab_size: int) -> Table:
     )
 
 
-def _millions(parameters: int | None, digits: int) -> str:
+def in_millions(parameters: int | None, digits: int) -> str:
     return "" if parameters is None else f"{parameters / 1e6:.{digits}f}"
-
-
-# Every row trained for the same time
-
-
-_WIDTHS = ("d_model", "d_ff", "d_k", "d_v")
-
-# What all rows share when they are trained: what the preset tiny trains with, which suits minutes on a small machine.
-# The rate falls to zero, so the last checkpoint is the one to publish; the paper's 100,000 steps are out of reach.
-SHARED: Settings = {
-    **{name: value for name, value in PRESETS["tiny"].items() if not name.startswith("model.")},
-    "model.norm": "pre",
-    "train.steps": 1_000_000,
-    "train.keep_checkpoints": 1,
-    "train.average_checkpoints": 1,
-    "train.bleu_sentences": 0,
-}
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Study:
-    """Rows of Table 3 on the same text, for the same time."""
-
-    corpus: Path  # made by `multihead prepare`
-    output: Path  # each row has a folder in it
-    minutes: float  # of each row; 0 leaves it to train.steps
-    scale: int = 4  # every width is divided by it
-    settings: Settings = field(default_factory=dict)
-
-    def __post_init__(self) -> None:
-        if not self.minutes and "train.steps" not in self.settings:
-            raise UsageError("--corpus needs --minutes, or --set train.steps=N: how long each row is trained")
-        read_summary(self.corpus)  # refuses what is no corpus before anything is trained
-
-    def request(self, row: str) -> TrainingRequest:
-        """What `multihead train` would be asked for."""
-        name = TABLE_3[row].preset
-        widths = scaled(configure(preset(name)).model, self.scale)
-        settings = {**SHARED, **widths, "train.minutes": self.minutes, **self.settings}
-        return TrainingRequest(output=self.output / row, data=self.corpus, preset=name, settings=settings)
-
-
-def scaled(model: ModelConfig, scale: int) -> Settings:
-    """Every width divided by `scale`; layers and heads stay as they are."""
-    for name in _WIDTHS:
-        if getattr(model, name) % scale:
-            raise UsageError(f"--scale {scale} does not divide {name}={getattr(model, name)}: take 1, 2, 4, 8 or 16")
-    return {f"model.{name}": getattr(model, name) // scale for name in _WIDTHS}
-
-
-def train_rows(study: Study, rows: Sequence[str], log: Log) -> dict[str, Record]:
-    """Train each row that is not complete, and return the outcome of all."""
-    requests = {row: study.request(row) for row in rows}
-    waiting = [row for row in rows if not is_complete(requests[row])]
-    for number, row in enumerate(waiting, start=1):
-        log(f"row {number} of {len(waiting)}: {row}")
-        train(requests[row])
-    return {row: _outcome(request.output) for row, request in requests.items()}
-
-
-def is_complete(request: TrainingRequest) -> bool:
-    """Return whether a row has been trained to its end with these settings on this text."""
-    folder = request.output
-    steps = saved_steps(folder / "checkpoints")
-    if not steps or not would_resume(request) or published_step(folder) != steps[-1]:
-        return False
-    train, spent = read_config(folder).train, read_provenance(folder)
-    used_its_time = bool(train.minutes) and (spent.seconds or 0) >= training_seconds(train) - 0.1
-    return used_its_time or (spent.steps or 0) >= train.steps or train.patience > 0
-
-
-def _outcome(folder: Path) -> Record:
-    found = read_provenance(folder)
-    if not (found.seconds and found.scores and "perplexity" in found.validation):
-        raise UserError(f"{folder}/config.json does not record how the model was trained; train this row again")
-    return {
-        "trained_parameters": found.parameters,
-        "steps": found.steps,
-        "minutes": round(found.seconds / 60, 2),
-        "perplexity": found.validation["perplexity"],
-        "bleu": found.scores[0].value,
-        "bleu_signature": found.scores[0].signature,
-    }
-
-
-def ranks(values: Sequence[float]) -> list[float]:
-    """1 for the smallest; equal values share the mean of their ranks."""
-    found = np.asarray(values, dtype=np.float64)
-    return [float((found < value).sum() + ((found == value).sum() + 1) / 2) for value in found]
-
-
-def rank_correlation(one: Sequence[float], other: Sequence[float]) -> float | None:
-    """Spearman's: 1 if both order things alike, -1 if one is the other backwards; none for less than three things."""
-    of_one, of_other = np.asarray(ranks(one)), np.asarray(ranks(other))
-    if len(of_one) < 3 or not of_one.std() or not of_other.std():
-        return None
-    return float(np.corrcoef(of_one, of_other)[0, 1])
-
-
-def correlations(records: list[Record]) -> dict[str, float | None]:
-    """How alike our order of the trained rows and the paper's are."""
-    return {
-        score: rank_correlation([record[score] for record in records], [record[f"paper_{score}"] for record in records])
-        for score in ("perplexity", "bleu")
-    }
-
-
-_SCORES = {"perplexity": (1, ".2f"), "bleu": (-1, ".1f")}  # the best is the lowest, or the highest; and its digits
-
-
-def ranking_for_people(records: list[Record], study: Study) -> Table:
-    """Trained rows, the best first, each with its place in our order and in the paper's."""
-    columns = [
-        column
-        for score, (sign, digits) in _SCORES.items()
-        for name in (score, f"paper_{score}")
-        for column in _with_places([record[name] for record in records], sign, digits)
-    ]
-    lines = [
-        [record["row"], _millions(record["trained_parameters"], 1), f"{record['steps']:,}", *figures]
-        for record, *figures in zip(records, *columns, strict=True)
-    ]
-    best_first = np.argsort([record["perplexity"] for record in records], kind="stable")
-    alike = correlations(records)
-    said = ", ".join(f"{score} {'none' if rho is None else format(rho, '.2f')}" for score, rho in alike.items())
-    budget = f"{study.minutes:g} minutes" if study.minutes else "the same steps"
-    unequal = "The same time is fewer steps" if study.minutes else "The same steps take more time"
-    return Table(
-        title=f"Every row for {budget} on {study.corpus}, widths divided by {study.scale}; # is the place, 1 the best",
-        header=["row", "params", "steps", "PPL", "#", "paper", "#", "BLEU", "#", "paper", "#"],
-        rows=[lines[at] for at in best_first],
-        notes=[
-            f"Rank correlation (Spearman) with the paper over {len(records)} rows: {said}.",
-            f"{unequal} for a larger row; the paper gave every row 100,000 steps, and big 300,000.",
-            "One seed each: neighbours in this order may change places with another.",
-        ],
-    )
-
-
-def _with_places(values: list[float], sign: int, digits: str) -> tuple[list[str], list[str]]:
-    """A column of figures, and the column of their places."""
-    return [format(value, digits) for value in values], [f"{place:g}" for place in ranks([sign * v for v in values])]

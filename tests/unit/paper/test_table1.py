@@ -10,12 +10,12 @@ from multihead.paper.table1 import (
     KERNEL,
     LAYERS,
     PATH_WINDOW,
-    Measured,
+    Measurement,
     chain_length,
     exponent,
-    kept_bytes,
-    make,
+    make_layer,
     path_length,
+    saved_bytes,
 )
 
 BY_NAME = {layer.name: layer for layer in LAYERS}
@@ -55,13 +55,13 @@ def test_only_a_recurrent_layer_has_to_wait(layer: table1.Layer) -> None:
 @pytest.mark.parametrize("layer", LAYERS, ids=lambda layer: layer.name)
 def test_what_is_kept_grows_with_the_length_alone(layer: table1.Layer) -> None:
     """Even for full attention, whose fused kernel keeps no square."""
-    kept = [kept_bytes(make(layer, 16, n), n, 16) for n in (512, 1024)]
+    kept = [saved_bytes(make_layer(layer, 16, n), n, 16) for n in (512, 1024)]
     assert kept[1] <= 2.2 * kept[0]
 
 
 def test_the_table_and_the_picture_are_written(tmp_path: Path) -> None:
     found = [
-        Measured(
+        Measurement(
             layer=layer,
             lengths=[32, 64],
             seconds=[0.1, 0.2],
