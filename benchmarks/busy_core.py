@@ -11,7 +11,7 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
-from multihead.bench.training import synthetic
+from multihead.bench.training import random_corpus
 from multihead.concurrency import run_in_subprocess
 from multihead.config.presets import preset
 from multihead.config.resolve import configure
@@ -55,7 +55,7 @@ def a_busy_core(is_busy: bool) -> Iterator[None]:
 
 def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
-        data = synthetic(Path(folder), VOCAB_SIZE, length=20)
+        data = random_corpus(Path(folder), VOCAB_SIZE, length=20)
         found = []
         for name in ("tiny", "small"):
             for is_pinned in (False, True):

@@ -27,7 +27,15 @@ ORDER = (
 
 # The modules and packages that need torch as soon as they are imported. All others are imported without it.
 NEED_TORCH = {
-    *("bench.plain_transformer", "bench.training", "bench.translation", "bulk.run", "bulk.worker", "cli.models"),
+    *(
+        "bench.plain_transformer",
+        "bench.timing",
+        "bench.training",
+        "bench.translation",
+        "bulk.run",
+        "bulk.worker",
+        "cli.models",
+    ),
     *("distributed",),
     *("evaluation.evaluate", "hardware.device", "inspection", "interop", "model", "paper.positions", "paper.table1"),
     *("paper.table2", "paper.table3", "paper.table3_study"),

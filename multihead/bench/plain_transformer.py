@@ -1,4 +1,4 @@
-"""TODO."""
+"""What a careful user builds from torch.nn.Transformer, for comparison."""
 
 import math
 import warnings
@@ -11,17 +11,15 @@ from multihead.config.schema import ModelConfig
 from multihead.model.positions import sinusoids
 from multihead.text.tokenizer import PAD_ID
 
-# The alternative
-
 
 class PlainTransformer(nn.Module):
-    """torch.nn.Transformer with what it leaves to its user: embeddings, positions, the map to logits."""
+    """torch.nn.Transformer with what it leaves to the user: embeddings, positions and the output projection."""
 
     def __init__(self, config: ModelConfig) -> None:
         super().__init__()
         self.embedding = nn.Embedding(config.vocab_size, config.d_model, padding_idx=PAD_ID)
         nn.init.normal_(self.embedding.weight, std=config.d_model**-0.5)
-        with warnings.catch_warnings(action="ignore"):  # that pre-norm has no fast path for inference
+        with warnings.catch_warnings(action="ignore"):  # pre-norm has no fast path for inference
             self.transformer = nn.Transformer(
                 config.d_model,
                 config.n_heads,

@@ -1,11 +1,10 @@
-"""`multihead bench train`: our tokens a second, beside a plain torch.nn.Transformer loop and the machine's limit.
+"""`multihead bench train`: our tokens per second, beside a plain torch.nn.Transformer loop and the hardware's limit.
 
-Both train on the same batches. Each is measured in a process of its own. Where the hardware has bfloat16 we train in
-it, and are measured in float32 too, in which the plain loop is.
+Both train on the same batches, each in a separate process. Where the hardware has bfloat16 we train in it, and are
+measured in float32 too, since the plain loop is in float32.
 """
 
 import tempfile
-import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from itertools import islice
@@ -15,6 +14,7 @@ import numpy as np
 import torch
 
 from multihead.bench.plain_transformer import PlainTransformer
+from multihead.bench.timing import timed
 from multihead.concurrency import run_in_subprocess
 from multihead.config.presets import preset
 from multihead.config.resolve import configure
@@ -29,18 +29,18 @@ from multihead.training.batch import Batch, stream_batches
 from multihead.training.trainer import Trainer
 
 WARM_UP = 4  # steps that are not timed
-TYPICAL = 14  # tokens of a sentence where there is no text: what Multi30k has
-N_SYNTHETIC = 400_000  # tokens of a side where there is no text
+SENTENCE_TOKENS = 14  # mean length of random sentences, that of Multi30k
+RANDOM_TOKENS = 400_000  # on each side of a random corpus
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Speed:
-    """What one program reached."""
+    """The speed of one program."""
 
-    precision: str  # of its large products
-    tokens_per_second: float  # real target tokens, the end symbol counted
-    gflops: float  # of the model's matrix products
-    matmul_gflops: float  # what this machine can do in the same precision, measured in the same process
+    precision: str  # of large products
+    tokens_per_second: float  # target tokens without padding, with EOS
+    gflops: float  # of the matrix products of the model
+    matmul_gflops: float  # of one large product in the same precision, measured in the same process
     peak_memory_mb: float
 
     @property
@@ -50,36 +50,37 @@ class Speed:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Work:
-    """What is trained, and on what."""
+    """What is trained, on what, and for how many timed steps."""
 
     config: RunConfig
-    data: Path  # a prepared corpus, or one that `synthetic` wrote
+    data: Path  # a prepared corpus, or what `random_corpus` wrote
     steps: int
 
     def in_float32(self) -> "Work":
         return replace(self, config=configure({"train.precision": "float32"}, start=self.config))
 
-    def batches(self, most: int, first: Cursor) -> list[Batch]:
-        """Some batches from a place on, the same for all; read before the clock runs."""
+    def batches(self, n_batches: int, first: Cursor) -> list[Batch]:
+        """Read batches from a cursor on, the same ones for every program."""
         config = self.config
-        coming = stream_batches(open_training_shards(self.data), config.data.batch_tokens, config.train.seed, first)
-        return [batch for batch, _ in islice(coming, most)]
+        stream = stream_batches(open_training_shards(self.data), config.data.batch_tokens, config.train.seed, first)
+        return [batch for batch, _ in islice(stream, n_batches)]
 
 
-# Ours
+# Programs
 
 
 def measure_ours(work: Work) -> Speed:
+    """Measure `Trainer.step`."""
     keep_freed_memory()
     trainer = Trainer(work.config, work.data, _any_tokenizer())
     for _ in range(WARM_UP):
         trainer.step()
-    coming = work.batches(work.steps, trainer.state.cursor)
-    return _timed(work, coming, lambda _: trainer.step(), trainer.precision)
+    batches = work.batches(work.steps, trainer.state.cursor)  # those that it trains on, read again to be counted
+    return _measure(work, batches, lambda _: trainer.step(), trainer.precision)
 
 
 def measure_plain(work: Work, our_allocator: bool = False) -> Speed:
-    """The loop that a careful user of PyTorch writes: batches of like length, fused Adam, only real logits."""
+    """Measure the loop of a careful PyTorch user: batches of similar length, fused Adam, no logits for padding."""
     if our_allocator:
         keep_freed_memory()
     device = pick_device()
@@ -95,18 +96,17 @@ def measure_plain(work: Work, our_allocator: bool = False) -> Speed:
 
     for batch in work.batches(WARM_UP, Cursor()):
         step(batch.to(device))
-    coming = work.batches(work.steps, Cursor(batch=WARM_UP))
-    return _timed(work, coming, lambda batch: step(batch.to(device)), torch.float32)
+    batches = work.batches(work.steps, Cursor(batch=WARM_UP))
+    return _measure(work, batches, lambda batch: step(batch.to(device)), torch.float32)
 
 
-def _timed(work: Work, batches: list[Batch], step: Callable[[Batch], None], precision: torch.dtype) -> Speed:
-    began = time.perf_counter()
-    for batch in batches:
-        step(batch)
-    if torch.cuda.is_available():
-        torch.cuda.synchronize()
-    seconds = time.perf_counter() - began
-    memory = peak_memory_mb()
+def _measure(work: Work, batches: list[Batch], step: Callable[[Batch], None], precision: torch.dtype) -> Speed:
+    def run() -> None:
+        for batch in batches:
+            step(batch)
+
+    _, seconds = timed(run)
+    memory = peak_memory_mb()  # before the large products below
     return Speed(
         precision=precision_name(precision),
         tokens_per_second=sum(batch.n_tokens for batch in batches) / seconds,
@@ -117,7 +117,7 @@ def _timed(work: Work, batches: list[Batch], step: Callable[[Batch], None], prec
 
 
 def batch_flops(model: ModelConfig, batch: Batch) -> float:
-    """Operations of one forward and backward pass over the real tokens."""
+    """Return the operations of one forward and backward pass over a batch, without padding."""
     source, target = ((ids != PAD_ID).sum(dim=1).double().numpy() for ids in (batch.source, batch.target_out))
     return training_flops(model, source, target)
 
@@ -127,17 +127,17 @@ def batch_flops(model: ModelConfig, batch: Batch) -> float:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TrainingReport:
-    """Three programs on the same batches."""
+    """The speed of each program on the same batches."""
 
     preset: str
     work: Work
     ours: Speed
-    ours_float32: Speed  # the same one, unless the hardware has bfloat16
+    ours_float32: Speed  # the same as `ours` unless the hardware has bfloat16
     plain: Speed
     plain_our_allocator: Speed
 
     def to_dict(self) -> dict[str, object]:
-        ours, single, plain, helped = self.ours, self.ours_float32, self.plain, self.plain_our_allocator
+        ours, float32, plain, tuned = self.ours, self.ours_float32, self.plain, self.plain_our_allocator
         return {
             "preset": self.preset,
             "vocab_size": self.work.config.model.vocab_size,
@@ -147,12 +147,12 @@ class TrainingReport:
             "tokens_per_second": round(ours.tokens_per_second, 1),
             "plain_torch_tokens_per_second": round(plain.tokens_per_second, 1),
             "ratio": round(ours.tokens_per_second / plain.tokens_per_second, 3),
-            "plain_torch_our_allocator_tokens_per_second": round(helped.tokens_per_second, 1),
-            "ratio_our_allocator": round(ours.tokens_per_second / helped.tokens_per_second, 3),
+            "plain_torch_our_allocator_tokens_per_second": round(tuned.tokens_per_second, 1),
+            "ratio_our_allocator": round(ours.tokens_per_second / tuned.tokens_per_second, 3),
             "precision": ours.precision,
-            "float32_tokens_per_second": round(single.tokens_per_second, 1),
-            "ratio_float32": round(single.tokens_per_second / plain.tokens_per_second, 3),
-            "ratio_float32_our_allocator": round(single.tokens_per_second / helped.tokens_per_second, 3),
+            "float32_tokens_per_second": round(float32.tokens_per_second, 1),
+            "ratio_float32": round(float32.tokens_per_second / plain.tokens_per_second, 3),
+            "ratio_float32_our_allocator": round(float32.tokens_per_second / tuned.tokens_per_second, 3),
             "matmul_gflops": round(ours.matmul_gflops, 1),
             "share_of_peak": round(ours.share_of_peak, 3),
             "plain_torch_share_of_peak": round(plain.share_of_peak, 3),
@@ -170,10 +170,10 @@ class TrainingReport:
                 f"{name:20} {speed.tokens_per_second:9,.0f} {speed.share_of_peak:8.2f} {speed.peak_memory_mb:6,.0f} MB"
             )
         for precision, speed in ours.items():
-            plain, helped = (
+            plain, tuned = (
                 speed.tokens_per_second / other.tokens_per_second for other in (self.plain, self.plain_our_allocator)
             )
-            lines.append(f"in {precision} {plain:.2f} times the plain loop, {helped:.2f} with our allocator")
+            lines.append(f"in {precision} {plain:.2f} times the plain loop, {tuned:.2f} with our allocator")
         return "\n".join(lines)
 
 
@@ -182,10 +182,10 @@ def bench_training(
 ) -> TrainingReport:
     """Measure a preset on a prepared corpus, or on random sentences as long as those of Multi30k."""
     with tempfile.TemporaryDirectory() as folder:
-        known = read_summary(data).vocab_size if data else 8000
-        settings = {"model.vocab_size": vocab_size or known, "data.batch_tokens": batch_tokens}
+        vocab_size = vocab_size or (read_summary(data).vocab_size if data else 8000)
+        settings = {"model.vocab_size": vocab_size, "data.batch_tokens": batch_tokens}
         config = configure(preset(preset_name), settings)
-        work = Work(config=config, data=data or synthetic(Path(folder), config.model.vocab_size), steps=steps)
+        work = Work(config=config, data=data or random_corpus(Path(folder), config.model.vocab_size), steps=steps)
         ours = run_in_subprocess(measure_ours, work)
         return TrainingReport(
             preset=preset_name,
@@ -198,22 +198,24 @@ def bench_training(
 
 
 def bench_growth(preset_name: str, steps: int) -> list[dict[str, object]]:
-    """How speed and memory grow with the batch, the vocabulary and the length of sentences."""
+    """Measure how speed and memory change with the batch, the vocabulary and the length of sentences."""
     cases: list[dict[str, int]] = [{"batch_tokens": tokens} for tokens in (1024, 4096, 16384)]
     cases += [{"vocab_size": size} for size in (2000, 37_000)]
     cases += [{"length": length} for length in (60, 240)]
-    return [_grown(preset_name, steps, case) for case in cases]
+    return [_growth_row(preset_name, steps, case) for case in cases]
 
 
-def _grown(preset_name: str, steps: int, case: dict[str, int]) -> dict[str, object]:
-    whole = {"batch_tokens": 4096, "vocab_size": 8000, "length": TYPICAL, **case}
+def _growth_row(preset_name: str, steps: int, case: dict[str, int]) -> dict[str, object]:
+    values = {"batch_tokens": 4096, "vocab_size": 8000, "length": SENTENCE_TOKENS, **case}
     with tempfile.TemporaryDirectory() as folder:
-        settings = {"model.vocab_size": whole["vocab_size"], "data.batch_tokens": whole["batch_tokens"]}
+        settings = {"model.vocab_size": values["vocab_size"], "data.batch_tokens": values["batch_tokens"]}
         config = configure(preset(preset_name), settings)
-        work = Work(config=config, data=synthetic(Path(folder), whole["vocab_size"], whole["length"]), steps=steps)
+        work = Work(
+            config=config, data=random_corpus(Path(folder), values["vocab_size"], values["length"]), steps=steps
+        )
         ours, plain = run_in_subprocess(measure_ours, work), run_in_subprocess(measure_plain, work)
     return {
-        **whole,
+        **values,
         "tokens_per_second": round(ours.tokens_per_second, 1),
         "plain_torch_tokens_per_second": round(plain.tokens_per_second, 1),
         "ratio": round(ours.tokens_per_second / plain.tokens_per_second, 3),
@@ -223,10 +225,10 @@ def _grown(preset_name: str, steps: int, case: dict[str, int]) -> dict[str, obje
     }
 
 
-def synthetic(folder: Path, vocab_size: int, length: int = TYPICAL) -> Path:
-    """Random sentences, of both sides about as long; frequent words are frequent, as in text."""
+def random_corpus(folder: Path, vocab_size: int, length: int = SENTENCE_TOKENS) -> Path:
+    """Write random sentences of similar length on both sides, with word frequencies as in text; return the folder."""
     rng = np.random.default_rng(1)
-    for split, n_tokens in (("train", max(N_SYNTHETIC, 2000 * length)), ("valid", 10 * length)):
+    for split, n_tokens in (("train", max(RANDOM_TOKENS, 2000 * length)), ("valid", 10 * length)):
         n_sources = np.clip(rng.normal(length, length / 3, n_tokens // length), 2, 250).astype(int)
         with ShardWriter(folder, split, vocab_size) as writer:
             for n_source in n_sources:
@@ -237,5 +239,5 @@ def synthetic(folder: Path, vocab_size: int, length: int = TYPICAL) -> Path:
 
 
 def _any_tokenizer() -> SubwordTokenizer:
-    """A trainer has one, and needs it for validation and BPE-dropout only."""
+    """Return a tokenizer for a trainer, which uses it for augmentation and checkpoints only."""
     return SubwordTokenizer.learn(["a b c"], 300)

@@ -1,12 +1,11 @@
-"""`multihead bench translate`: our sentences a second and BLEU, beside CTranslate2's own, text to text.
+"""`multihead bench translate`: sentences per second and BLEU, from text to text, ours beside CTranslate2 used directly.
 
-Each setting is measured in a process of its own, on the same sentences, after a warm-up.
+Each engine is measured in a separate process, on the same sentences, after a warm-up.
 """
 
 import statistics
 import subprocess
 import sys
-import time
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from itertools import islice
@@ -15,6 +14,7 @@ from typing import Any
 
 import torch
 
+from multihead.bench.timing import timed
 from multihead.concurrency import run_in_subprocess
 from multihead.config.schema import SearchConfig
 from multihead.data.embedded_corpus import embedded_pairs
@@ -30,14 +30,14 @@ from multihead.text.tokenizer import SubwordTokenizer
 from multihead.translation.translator import Translator, load
 
 WARM_UP = 64  # sentences that are not timed
-BATCH_SIZES = (512, 1024, 2048, 4096)  # tokens, of which CTranslate2 is given the best
-FASTEST = "ctranslate2"  # of our engines, where a sentence's neighbours may change it
-CALLS = 20  # of one sentence, to find the usual time of a call
+BATCH_SIZES = (512, 1024, 2048, 4096)  # tokens; CTranslate2 is reported with the fastest
+FASTEST = "ctranslate2"  # of our engines; a translation may depend on the rest of its batch
+CALLS = 20  # with one sentence, of which the median is reported
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Speed:
-    """What one setting reached."""
+    """The speed and quality of one engine."""
 
     name: str
     sentences_per_second: float
@@ -47,7 +47,7 @@ class Speed:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Text:
-    """What is translated; without references nothing is scored."""
+    """Lines to translate, and references to score the translations with."""
 
     lines: list[str]
     references: list[str] | None = None
@@ -57,29 +57,30 @@ class Text:
             raise UserError(f"{len(self.lines)} lines to translate, but {len(self.references)} references")
 
 
-def read_text(source: Path | None, reference: Path | None, most: int) -> Text:
-    """Lines of files; without any, of the embedded corpus."""
+def read_text(source: Path | None, reference: Path | None, max_lines: int) -> Text:
+    """Read lines of files, or of the embedded corpus if `source` is None."""
     if source is None and reference is not None:
         raise UsageError("--reference needs --source")
     if source is None:
-        pairs = embedded_pairs("valid")[:most]
+        pairs = embedded_pairs("valid")[:max_lines]
         return Text(lines=[source for source, _ in pairs], references=[target for _, target in pairs])
-    references = list(islice(TextInput.open(reference), most)) if reference else None
-    return Text(lines=list(islice(TextInput.open(source), most)), references=references)
+    references = list(islice(TextInput.open(reference), max_lines)) if reference else None
+    return Text(lines=list(islice(TextInput.open(source), max_lines)), references=references)
 
 
 def measure_ours(model: str, text: Text, engine: str, search: SearchConfig) -> Speed:
+    """Measure `Translator.stream` with one of our engines."""
     translator = load(model, engine=engine)
     name = f"ours, {engine}, beam {search.beam}"
 
     def translate(lines: list[str]) -> list[str]:
-        return [one.text for one in translator.stream(lines, search)]
+        return [translation.text for translation in translator.stream(lines, search)]
 
-    return _timed(name, translate, text, translator.config.data.target_lang)
+    return _measure(name, translate, text, translator.config.data.target_lang)
 
 
 def measure_ctranslate2(model: str, text: Text, search: SearchConfig, compute_type: str, batch_tokens: int) -> Speed:
-    """CTranslate2 as its documentation shows it, with a worker for each core."""
+    """Measure CTranslate2 as its documentation shows it, with a worker for each core."""
     translator = load(model, engine="torch")
     engine = _ctranslate2(translator, model, compute_type, workers=torch.get_num_threads())
     tokenizer = translator.tokenizer
@@ -95,10 +96,10 @@ def measure_ctranslate2(model: str, text: Text, search: SearchConfig, compute_ty
     def translate(lines: list[str]) -> list[str]:
         sources = [tokenizer.tokens(tokenizer.encode(line)) for line in lines]
         results = engine.translate_batch(sources, **options)
-        return [tokenizer.decode([ids[piece] for piece in one.hypotheses[0]]).strip() for one in results]
+        return [tokenizer.decode([ids[piece] for piece in result.hypotheses[0]]).strip() for result in results]
 
     name = f"CTranslate2 {compute_type}, {batch_tokens} tokens, beam {search.beam}"
-    return _timed(name, translate, text, translator.config.data.target_lang)
+    return _measure(name, translate, text, translator.config.data.target_lang)
 
 
 def _ctranslate2(translator: Translator, model: str, compute_type: str, workers: int) -> Any:
@@ -112,11 +113,9 @@ def _ids_by_piece(tokenizer: SubwordTokenizer) -> dict[str, int]:
     return {piece: id for id, piece in enumerate(tokenizer.pieces())}  # as the export names them
 
 
-def _timed(name: str, translate: Callable[[list[str]], list[str]], text: Text, language: str) -> Speed:
+def _measure(name: str, translate: Callable[[list[str]], list[str]], text: Text, language: str) -> Speed:
     translate(text.lines[:WARM_UP])
-    began = time.perf_counter()
-    translations = translate(text.lines)
-    seconds = time.perf_counter() - began
+    translations, seconds = timed(lambda: translate(text.lines))
     return Speed(
         name=name,
         sentences_per_second=len(text.lines) / seconds,
@@ -130,24 +129,25 @@ def _timed(name: str, translate: Callable[[list[str]], list[str]], text: Text, l
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Latency:
-    """Seconds for one sentence."""
+    """Seconds to translate one sentence."""
 
-    warm: float  # a call, the model loaded
+    warm: float  # a call, with the model loaded
     ctranslate2_warm: float
-    cold: float  # from the shell to the text
+    cold: float  # a command in the shell
     ctranslate2_cold: float
 
 
 def measure_latency(model: str, line: str) -> Latency:
+    """Measure one sentence, with a loaded model and as a command."""
     return Latency(
         warm=run_in_subprocess(_warm, model, line),
         ctranslate2_warm=run_in_subprocess(_warm_ctranslate2, model, line),
-        cold=_seconds([sys.executable, "-m", "multihead", "translate", model, line]),
-        ctranslate2_cold=_seconds([sys.executable, "-c", _BY_HAND, str(_kept_export(model)), line]),
+        cold=_command_seconds([sys.executable, "-m", "multihead", "translate", model, line]),
+        ctranslate2_cold=_command_seconds([sys.executable, "-c", _CTRANSLATE2_SCRIPT, str(_int8_export(model)), line]),
     )
 
 
-_BY_HAND = """
+_CTRANSLATE2_SCRIPT = """
 import sys, ctranslate2, tokenizers
 tokenizer = tokenizers.Tokenizer.from_file(sys.argv[1] + "/tokenizer.json")
 translator = ctranslate2.Translator(sys.argv[1], intra_threads=1)
@@ -157,13 +157,13 @@ print(tokenizer.decode(ids))
 """
 
 
-def _kept_export(model: str) -> Path:
+def _int8_export(model: str) -> Path:
     return cached_export(ModelFolder.open(find_model(model)), "int8")
 
 
 def _warm(model: str, line: str) -> float:
     translator = load(model)
-    return _usual(lambda: translator.translate(line))
+    return _median_seconds(lambda: translator.translate(line))
 
 
 def _warm_ctranslate2(model: str, line: str) -> float:
@@ -176,22 +176,16 @@ def _warm_ctranslate2(model: str, line: str) -> float:
         result = engine.translate_batch([source], beam_size=4, length_penalty=0.6)[0]
         return tokenizer.decode([ids[piece] for piece in result.hypotheses[0]])
 
-    return _usual(translate)
+    return _median_seconds(translate)
 
 
-def _usual(call: Callable[[], object]) -> float:
-    return statistics.median(_elapsed(call) for _ in range(CALLS))
+def _median_seconds(call: Callable[[], object]) -> float:
+    return statistics.median(timed(call)[1] for _ in range(CALLS))
 
 
-def _elapsed(call: Callable[[], object]) -> float:
-    began = time.perf_counter()
-    call()
-    return time.perf_counter() - began
-
-
-def _seconds(command: list[str]) -> float:
-    """The best of three, so that files are in memory."""
-    return min(_elapsed(lambda: subprocess.run(command, check=True, capture_output=True)) for _ in range(3))
+def _command_seconds(command: list[str]) -> float:
+    """Return the best time of three, with files in the page cache."""
+    return min(timed(lambda: subprocess.run(command, check=True, capture_output=True))[1] for _ in range(3))
 
 
 # The report
@@ -199,8 +193,10 @@ def _seconds(command: list[str]) -> float:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TranslationReport:
+    """The speed of each engine on the same text."""
+
     ours: Speed
-    theirs: Speed  # CTranslate2's best with int8
+    theirs: Speed  # CTranslate2 with int8 and its best batch size
     others: list[Speed]
     latency: Latency
 
@@ -226,19 +222,21 @@ class TranslationReport:
             lines.append(
                 f"{speed.name:42} {speed.sentences_per_second:11.1f} {score:>6} {speed.peak_memory_mb:6,.0f} MB"
             )
-        one = self.latency
+        latency = self.latency
         return "\n".join(
             [
                 *lines,
                 f"{self.to_dict()['ratio']} times CTranslate2's best with int8",
-                f"one sentence, model loaded: {1e3 * one.warm:.0f} ms, CTranslate2 {1e3 * one.ctranslate2_warm:.0f} ms",
-                f"one sentence from the shell: {one.cold:.2f} s, CTranslate2 by hand {one.ctranslate2_cold:.2f} s",
+                f"one sentence, model loaded: {1e3 * latency.warm:.0f} ms, "
+                f"CTranslate2 {1e3 * latency.ctranslate2_warm:.0f} ms",
+                f"one sentence from the shell: {latency.cold:.2f} s, "
+                f"CTranslate2 directly {latency.ctranslate2_cold:.2f} s",
             ]
         )
 
 
 def bench_translation(model: str, text: Text, search: SearchConfig) -> TranslationReport:
-    """Our fastest engine, CTranslate2 with its best batch size, and the engines that promise more."""
+    """Measure our fastest engine, CTranslate2 with each batch size, and our engines with stricter guarantees."""
     theirs = [run_in_subprocess(measure_ctranslate2, model, text, search, "int8", size) for size in BATCH_SIZES]
     ours = run_in_subprocess(measure_ours, model, text, FASTEST, search)
     best = max(theirs, key=lambda speed: speed.sentences_per_second)
@@ -253,15 +251,15 @@ def bench_translation(model: str, text: Text, search: SearchConfig) -> Translati
 
 
 def bench_growth(model: str, text: Text) -> list[dict[str, object]]:
-    """Speed and BLEU by beam, and speed by length, ours and CTranslate2's."""
-    rows = [_both(model, text, beam, "all") for beam in (1, 2, 4, 8)]
+    """Measure speed and BLEU by beam width, and speed by sentence length, ours and CTranslate2's."""
+    rows = [_growth_row(model, text, beam, "all") for beam in (1, 2, 4, 8)]
     lines = sorted(text.lines, key=len)
     third = len(lines) // 3
     short, long = Text(lines=lines[:third]), Text(lines=lines[-third:])
-    return [*rows, _both(model, short, 4, "short"), _both(model, long, 4, "long")]
+    return [*rows, _growth_row(model, short, 4, "short"), _growth_row(model, long, 4, "long")]
 
 
-def _both(model: str, text: Text, beam: int, which: str) -> dict[str, object]:
+def _growth_row(model: str, text: Text, beam: int, which: str) -> dict[str, object]:
     search = SearchConfig(beam=beam)
     ours = run_in_subprocess(measure_ours, model, text, FASTEST, search)
     theirs = run_in_subprocess(measure_ctranslate2, model, text, search, "int8", 1024)
@@ -277,7 +275,7 @@ def _both(model: str, text: Text, beam: int, which: str) -> dict[str, object]:
 
 
 def write_picture(rows: list[dict[str, Any]], path: Path) -> None:
-    """Speed against BLEU, a point for each beam."""
+    """Plot speed against BLEU, with a point for each beam width."""
     scored = [row for row in rows if row["bleu"] is not None]
     if not scored:
         raise UserError("a picture of speed against BLEU needs --reference")

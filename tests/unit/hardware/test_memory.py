@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from multihead.bench.training import synthetic
+from multihead.bench.training import random_corpus
 from multihead.concurrency import run_in_subprocess
 from multihead.config.resolve import configure
 from multihead.config.schema import SearchConfig
@@ -25,7 +25,7 @@ pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="Windows does no
 def train_200_steps(folder: Path) -> tuple[float, float]:
     config = configure(QUICK, {"model.vocab_size": 4000, "data.batch_tokens": 500})
     keep_freed_memory()
-    trainer = Trainer(config, synthetic(folder, 4000, length=20), SubwordTokenizer.learn(["a b c"], 300))
+    trainer = Trainer(config, random_corpus(folder, 4000, length=20), SubwordTokenizer.learn(["a b c"], 300))
     peaks = []
     for step in range(1, 251):
         trainer.step()

@@ -1,4 +1,4 @@
-"""What the benches count, and that both sides of a comparison do the same work."""
+"""`multihead bench train`: what is counted, and that both sides of the comparison do the same work."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -9,12 +9,18 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.utils.flop_counter import FlopCounterMode
 
 from multihead.bench.plain_transformer import PlainTransformer
-from multihead.bench.training import Speed, TrainingReport, Work, batch_flops, measure_ours, measure_plain, synthetic
-from multihead.bench.translation import Text, read_text, write_picture
+from multihead.bench.training import (
+    Speed,
+    TrainingReport,
+    Work,
+    batch_flops,
+    measure_ours,
+    measure_plain,
+    random_corpus,
+)
 from multihead.config.resolve import configure
 from multihead.config.schema import ModelConfig
 from multihead.data.epochs import Cursor
-from multihead.errors import UsageError, UserError
 from multihead.model.transformer import Transformer
 from multihead.model.weights import count_parameters
 from multihead.training.batch import collate
@@ -27,7 +33,7 @@ def a_batch(n_source: int = 12, n_target: int = 9) -> list[tuple[torch.Tensor, t
 
 
 def test_operations_are_what_torch_counts() -> None:
-    """Forward and backward, without padding. Of the fused kernel for CPUs torch counts nothing, so it is left out."""
+    """Forward and backward, without padding. torch does not count the fused kernel for CPUs, so it is not used."""
     config = tiny_shape(d_model=32, d_ff=64, n_heads=2, d_k=16, d_v=16)
     batch = collate([(source.numpy(), target.numpy()) for source, target in a_batch()])
     model = Transformer(config).train()
@@ -37,7 +43,7 @@ def test_operations_are_what_torch_counts() -> None:
 
 
 def test_both_train_models_of_the_same_size() -> None:
-    """torch.nn.Transformer has biases in attention and two final norms; else they are the same."""
+    """Apart from the biases in attention and the two final norms of torch.nn.Transformer."""
     config = ModelConfig(vocab_size=1000, d_model=64, d_ff=128, encoder_layers=2, decoder_layers=2, d_k=8, d_v=8)
     ours, plain = Transformer(config), PlainTransformer(config)
     n_attentions, n_final = 2 + 2 * 2, 2
@@ -47,7 +53,7 @@ def test_both_train_models_of_the_same_size() -> None:
 @pytest.mark.long
 def test_both_train_on_the_same_batches(tmp_path: Path) -> None:
     config = configure(QUICK, {"model.vocab_size": 300, "data.batch_tokens": 200})
-    work = Work(config=config, data=synthetic(tmp_path, 300, length=40), steps=2)
+    work = Work(config=config, data=random_corpus(tmp_path, 300, length=40), steps=2)
     for measure in (measure_ours, measure_plain):
         speed = measure(work)
         assert speed.tokens_per_second > 0
@@ -58,7 +64,7 @@ def test_both_train_on_the_same_batches(tmp_path: Path) -> None:
 
 
 def test_where_we_train_in_bfloat16_the_report_has_float32_beside_it(tmp_path: Path) -> None:
-    """The plain loop is in float32, and a lead over it must not be the hardware's alone."""
+    """The plain loop is in float32, and the hardware alone must not explain a lead over it."""
 
     def speed(precision: str, tokens: float) -> Speed:
         return Speed(precision=precision, tokens_per_second=tokens, gflops=1.0, matmul_gflops=2.0, peak_memory_mb=100.0)
@@ -68,35 +74,11 @@ def test_where_we_train_in_bfloat16_the_report_has_float32_beside_it(tmp_path: P
     report = TrainingReport(
         preset="tiny", work=work, ours=half, ours_float32=single, plain=plain, plain_our_allocator=plain
     )
-    figures = report.to_dict()
-    assert [figures[name] for name in ("precision", "ratio", "ratio_float32")] == ["bfloat16", 3.0, 2.0]
+    document = report.to_dict()
+    assert [document[name] for name in ("precision", "ratio", "ratio_float32")] == ["bfloat16", 3.0, 2.0]
     for precision, ratio in (("bfloat16", "3.00"), ("float32", "2.00")):
         assert f"ours, {precision}" in report.as_text()
         assert f"in {precision} {ratio} times the plain loop" in report.as_text()
     alike = replace(report, ours=single).as_text()
     assert alike.count("ours") == alike.count("times the plain loop") == 1
     assert work.in_float32().config.train.precision == "float32"
-
-
-def test_text_and_references_go_together(tmp_path: Path) -> None:
-    (tmp_path / "text").write_text("one\ntwo\n")
-    with pytest.raises(UsageError, match="--reference needs --source"):
-        read_text(None, tmp_path / "text", 10)
-    with pytest.raises(UserError, match="2 lines to translate, but 1 references"):
-        Text(lines=["one", "two"], references=["eins"])
-    assert read_text(tmp_path / "text", None, 1).lines == ["one"]
-    assert len(read_text(None, None, 5).references or []) == 5
-
-
-def test_the_picture_needs_scores(tmp_path: Path) -> None:
-    row = {
-        "beam": 4,
-        "sentences_per_second": 200.0,
-        "ctranslate2_sentences_per_second": 150.0,
-        "bleu": 33.0,
-        "ctranslate2_bleu": 33.1,
-    }
-    write_picture([row], tmp_path / "speed.png")
-    assert (tmp_path / "speed.png").read_bytes().startswith(b"\x89PNG")
-    with pytest.raises(UserError, match="needs --reference"):
-        write_picture([{**row, "bleu": None}], tmp_path / "none.png")
