@@ -15,7 +15,7 @@ from multihead.bench.training import random_corpus
 from multihead.concurrency import run_in_subprocess
 from multihead.config.presets import preset
 from multihead.config.resolve import configure
-from multihead.console import table_of
+from multihead.console import make_table
 from multihead.hardware.memory import keep_freed_memory
 from multihead.text.tokenizer import SubwordTokenizer
 from multihead.training import trainer as trainer_module
@@ -65,7 +65,7 @@ def main() -> None:
                         speeds = sorted(run_in_subprocess(speed, name, data, is_pinned) for _ in range(ROUNDS))
                     row["one core taken" if is_busy else "idle"] = round(speeds[ROUNDS // 2])
                 found.append(row)
-        print(table_of(found).as_text())
+        print(make_table(found).as_text())
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""What the user sees: lines on stderr, tables, durations, and errors as exit codes."""
+"""Output for the user: lines on stderr, tables, durations, and errors as exit codes."""
 
 import errno
 import os
@@ -19,7 +19,7 @@ Log = Callable[[str], None]  # receives one line for the user
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Table:
-    """Cells that are text already, with a line above and lines below."""
+    """Cells of text, with a title above and notes below."""
 
     header: list[str]
     rows: list[list[str]]
@@ -27,11 +27,11 @@ class Table:
     notes: list[str] = field(default_factory=list)
 
     def as_text(self) -> str:
-        """Aligned columns, two spaces apart."""
+        """Return aligned columns, two spaces apart."""
         lines = [self.header, *self.rows]
         columns = list(zip(*lines, strict=True))
         widths = [max(map(len, column)) for column in columns]
-        right = [self._is_numeric(at) for at in range(len(columns))]
+        right = [self._is_numeric(column) for column in range(len(columns))]
         texts = [
             "  ".join(
                 f"{cell:>{width}}" if is_right else f"{cell:<{width}}"
@@ -42,7 +42,7 @@ class Table:
         return "\n".join([*([self.title, ""] if self.title else []), *texts, *self._spaced_notes()])
 
     def show(self) -> None:
-        """Print to stdout."""
+        """Print to stdout, with rules if that is a terminal."""
         if sys.stdout.isatty():
             self._show_ruled()
         else:
@@ -55,8 +55,8 @@ class Table:
         from rich.table import Table as RuledTable
 
         ruled = RuledTable(box=box.SIMPLE_HEAD, title=escape(self.title), title_justify="left", title_style="bold")
-        for at, name in enumerate(self.header):
-            ruled.add_column(escape(name), justify="right" if self._is_numeric(at) else "left")
+        for column, name in enumerate(self.header):
+            ruled.add_column(escape(name), justify="right" if self._is_numeric(column) else "left")
         for row in self.rows:
             ruled.add_row(*map(escape, row))
         console = Console()
@@ -72,9 +72,9 @@ class Table:
         return ["", *self.notes] if self.notes else []
 
 
-def table_of(figures: list[dict[str, object]]) -> Table:
-    """Rows of the same figures."""
-    return Table(header=list(figures[0]), rows=[[str(value) for value in row.values()] for row in figures])
+def make_table(records: list[dict[str, object]]) -> Table:
+    """Return a table of records that have the same keys."""
+    return Table(header=list(records[0]), rows=[[str(value) for value in record.values()] for record in records])
 
 
 def log_to(console: "Console") -> Log:
@@ -83,7 +83,7 @@ def log_to(console: "Console") -> Log:
 
 
 def duration(seconds: float) -> str:
-    """Return a time in the largest unit of which there are two: "45 s", "12 min", "3.5 h", "4.2 days"."""
+    """Format a time in the largest unit of which there are at least two: "45 s", "12 min", "3.5 h", "4.2 days"."""
     for unit, size, digits in (("days", 86_400, 1), ("h", 3600, 1), ("min", 60, 0)):
         if seconds >= 2 * size:
             number = seconds / size
@@ -92,11 +92,12 @@ def duration(seconds: float) -> str:
 
 
 def say(line: str) -> None:
+    """Print a line to stderr."""
     print(line, file=sys.stderr)
 
 
 def run_and_report_errors(command: Callable[[], object]) -> None:
-    """Run a command; what the user can mend is said in a sentence, never shown as a traceback."""
+    """Run a command; an error that the user can fix is printed as a message without a traceback."""
     try:
         command()
     except UsageError as error:
@@ -118,8 +119,8 @@ def run_and_report_errors(command: Callable[[], object]) -> None:
 
 
 def _end_quietly() -> NoReturn:
-    """Exit as a command that SIGPIPE ends: whatever reads our output, such as `head`, has seen enough."""
-    os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # or flushing standard output at exit would fail as well
+    """Exit like a command ended by SIGPIPE: the reader of our output, such as `head`, closed the pipe."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # flushing standard output at exit would fail, too
     sys.exit(141)
 
 

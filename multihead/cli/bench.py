@@ -9,7 +9,7 @@ import typer
 from multihead.cli.options import Beam, Engine, Json, Model
 from multihead.config.resolve import search_config
 from multihead.config.schema import BEAM, check_engine
-from multihead.console import table_of
+from multihead.console import make_table
 
 
 def bench_train_command(
@@ -29,7 +29,7 @@ def bench_train_command(
     if as_json:
         print(json.dumps({**report.to_dict(), **({"growth": grown} if growth else {})}, indent=2))
     else:
-        print("\n\n".join([report.as_text(), *([table_of(grown).as_text()] if growth else [])]))
+        print("\n\n".join([report.as_text(), *([make_table(grown).as_text()] if growth else [])]))
 
 
 def bench_translate_command(
@@ -53,7 +53,7 @@ def bench_translate_command(
     if as_json:
         print(json.dumps({**report.to_dict(), **({"growth": grown} if grown else {})}, indent=2))
     else:
-        print("\n\n".join([report.as_text(), *([table_of(grown).as_text()] if grown else [])]))
+        print("\n\n".join([report.as_text(), *([make_table(grown).as_text()] if grown else [])]))
 
 
 def bench_serve_command(

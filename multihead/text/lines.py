@@ -1,4 +1,4 @@
-"""Text files line by line: plain, gzip or standard input."""
+"""Text files line by line: plain, gzip, standard input or standard output."""
 
 import contextlib
 import gzip
@@ -42,8 +42,10 @@ def open_binary(path: Path) -> Iterator[BinaryIO]:
 
 
 def read_lines(path: Path, max_bytes: int = MAX_LINE_BYTES, start: int = 0) -> Iterator[bytes]:
-    """Lines without their ends, from byte `start` on; "\\n" alone ends a line. One over `max_bytes` comes cut, one byte
-    longer than that."""
+    """Yield lines without their ends, from byte `start` on; only "\\n" ends a line.
+
+    A line longer than `max_bytes` is cut to one byte more than that.
+    """
     with open_binary(path) as file:
         if start:
             file.seek(start)
@@ -52,7 +54,7 @@ def read_lines(path: Path, max_bytes: int = MAX_LINE_BYTES, start: int = 0) -> I
             if not line.endswith(b"\n"):
                 _skip_rest_of_line(file)
             line = line.removesuffix(b"\n")
-            yield line.removeprefix(b"\xef\xbb\xbf") if first else line  # a byte-order mark is no text
+            yield line.removeprefix(b"\xef\xbb\xbf") if first else line  # a byte order mark is not text
             first = False
 
 
@@ -69,7 +71,7 @@ def refuse_utf16(path: Path) -> None:
 
 
 def file_size(path: Path) -> int:
-    """Bytes on disk (0 for standard input); a missing file is refused in words."""
+    """Return the size in bytes, 0 for standard input; a missing file is refused."""
     if str(path) == "-":
         return 0
     if not path.is_file():
@@ -82,7 +84,7 @@ def file_size(path: Path) -> int:
 
 @contextlib.contextmanager
 def open_output(path: Path) -> Iterator[TextIO]:
-    """A plain file, a .gz file, or standard output for `-`; lines end in "\\n" on every platform."""
+    """Open a plain file, a .gz file, or standard output for `-`; lines end in "\\n" on every platform."""
     if str(path) == "-":
         out = io.TextIOWrapper(sys.stdout.buffer, encoding="utf-8", newline="\n", write_through=True)
         try:

@@ -1,4 +1,4 @@
-"""Where sentences begin and end, in any script, and how their translations are put together again.
+"""Split text into sentences, in any script, and join their translations.
 
 `sentencex` knows the abbreviations and marks of some 300 languages. This module adds the sentence marks of scripts that
 it has no rules for, and undoes boundaries that it sets inside a sentence.
@@ -29,20 +29,20 @@ _CLOSERS = "\"'»”’“)\\]」』）】》〉"  # noqa: RUF001  # typographic
 _UNSEEN = re.compile('["«»“”„‟()\\[\\]\ud800-\udfff]')
 _OPENERS_AT_END = re.compile(r"(?<=\s)(?:[«„“‟(\[]\s*|\")+$")
 _FURTHER_END = re.compile(rf"[{_TERMINALS}]+[{_CLOSERS}]*\s*|…+[{_CLOSERS}]*\s+|(?<=\bI)\.\s+")
-NEAR = 60  # characters around a boundary that decide about it
+NEAR = 60  # characters around a boundary that are examined
 LINE_BREAKS = re.compile("[\n\r\v\f\x1c-\x1e\x85\u2028\u2029]+")
 _SENTENCE_MARK = re.compile(rf"[.!?…{_TERMINALS}](?=[{_CLOSERS}\s]*$)")
 # Sentences that end in one of these are written without a space between them.
 _FULL_WIDTH_END = re.compile(f"[。！？｡．][{_CLOSERS}]*(?:</[^<>]*>)*$")  # noqa: RUF001  # full-width marks are meant
 
-# What sentencex does not know, in lower case. A word that also ends sentences ("no", "max") does not belong here.
+# Abbreviations that sentencex lacks, in lower case; words that also end sentences ("no", "max") do not belong here.
 _ABBREVIATIONS = frozenset("mr mrs ms mx dr vol approx est mme mlle frl hrn bspw inkl evtl abs bd".split())
-# Languages in which a number with a full stop is an ordinal: "im 18. Jahrhundert".
+# Languages that write ordinals as a number and a period: "im 18. Jahrhundert".
 _ORDINALS = frozenset("bs cs da de et fi fo hr hu is lb lv nb nn no pl sk sl sr tr".split())
 
 
 def split_sentences(text: str, language: str = "") -> tuple[list[str], list[str]]:
-    """Return the sentences of a text, and the white space before, between and after them: one gap more than sentences.
+    """Return the sentences of a text, and the white space around them: one gap more than sentences.
 
     A line break always ends a sentence. `language` is a code such as "de", or "" if it is not known.
     """
@@ -59,7 +59,7 @@ def split_sentences(text: str, language: str = "") -> tuple[list[str], list[str]
 
 
 def as_one_sentence(text: str) -> tuple[list[str], list[str]]:
-    """Return the whole text as one sentence, with the white space before and after it; nothing for white space."""
+    """Return the text as one sentence, with the white space before and after it; no sentence for white space alone."""
     body = text.strip()
     if not body:
         return [], [text]
@@ -68,15 +68,15 @@ def as_one_sentence(text: str) -> tuple[list[str], list[str]]:
 
 
 def join_sentences(sentences: Iterable[str], gaps: Iterable[str]) -> str:
-    """Return the sentences with their gaps around them: `cut` undone."""
+    """Return the text of sentences and gaps: the inverse of `split_sentences`."""
     return "".join(gap + sentence for gap, sentence in zip_longest(gaps, sentences, fillvalue=""))
 
 
 def join_translations(translations: list[str], gaps: list[str]) -> str:
-    """Return the translations of sentences as one text, with the gaps that their language puts between sentences.
+    """Return the translations of sentences as one text, with the gaps that are usual in their language.
 
-    Chinese and Japanese put no space after a full-width mark, and other languages need one. Line breaks stay, and so
-    does a gap with markup in it.
+    Chinese and Japanese put no space after a full-width mark; other languages need one. Line breaks are kept, and so
+    are gaps that contain markup.
     """
     inner = [_fitting_gap(before, gap) for before, gap in zip(translations[:-1], gaps[1:-1], strict=True)]
     return join_sentences(translations, [*gaps[:1], *inner, *gaps[1:][-1:]])
@@ -91,7 +91,7 @@ def _fitting_gap(before: str, gap: str) -> str:
 
 
 def _parts(text: str, language: str) -> Iterator[str]:
-    """Consecutive parts of the text that make up the whole of it, one for each sentence."""
+    """Yield consecutive parts that add up to the text, one for each sentence."""
     start = 0
     for match in LINE_BREAKS.finditer(text):
         yield from _parts_of_line(text[start : match.start()], language)
@@ -106,7 +106,7 @@ def _parts_of_line(line: str, language: str) -> Iterator[str]:
     for end in _boundaries(line, language):
         has_letters = has_letters or any(character.isalpha() for character in line[checked:end])
         checked = end
-        # A few characters on either side decide, so that a long line takes no more than linear time.
+        # Only a few characters on either side are examined, so that a long line takes linear time.
         before, after = line[max(start, end - NEAR) : end], line[end : end + NEAR]
         if has_letters and not _is_inside(before, after, language, is_cased):
             yield line[start:end]
@@ -115,20 +115,20 @@ def _parts_of_line(line: str, language: str) -> Iterator[str]:
 
 
 def _boundaries(line: str, language: str) -> list[int]:
-    # sentencex never ends a sentence inside quotation marks or brackets, and fails on halves of surrogate pairs, so it
-    # does not get to see them.
+    # sentencex never ends a sentence inside quotation marks or brackets, and fails on halves of surrogate pairs: hide
+    # these characters from it.
     bare = _UNSEEN.sub(" ", line)
-    found = {match.end() for match in _FURTHER_END.finditer(line)}
+    boundaries = {match.end() for match in _FURTHER_END.finditer(line)}
     end = 0
     for part in segment(language.partition("-")[0].lower(), bare):
         end += len(part)
         near = line[max(0, end - NEAR) : end]
-        found.add(end - len(near) + len(_OPENERS_AT_END.sub("", near)))
-    return sorted(found - {0, len(line)})
+        boundaries.add(end - len(near) + len(_OPENERS_AT_END.sub("", near)))
+    return sorted(boundaries - {0, len(line)})
 
 
 def _is_inside(before: str, after: str, language: str, is_cased: bool) -> bool:
-    """Return whether a boundary that was found between these two is inside a sentence after all."""
+    """Return whether the boundary between these two is inside a sentence after all."""
     following = after.lstrip().lstrip("\"'«»“”„‟‘’([{¿¡—–- ")  # noqa: RUF001  # typographic marks are meant
     if not any(character.isalnum() for character in following) or following[0] in ",;)":
         return True  # "The end. ***", or: "Never (...)", he said.
@@ -136,50 +136,50 @@ def _is_inside(before: str, after: str, language: str, is_cased: bool) -> bool:
     if mark is None or mark[0] not in ".!?…":
         return False
     if mark[0] == "." and mark.end() == len(before):
-        return True  # no space follows: "Example.com"
-    closed = bool(before[mark.end() :].strip())  # as in: "Really?" he asked.
+        return True  # no space follows, as in "Example.com"
+    closed = bool(before[mark.end() :].strip())  # "Really?" he asked.
     if following[0].islower() and is_cased and (mark[0] in ".…" or closed):
         return True
     word = before[: mark.start()].rpartition(" ")[2].lstrip("\"'(«„“‘[")  # noqa: RUF001  # typographic quotes are meant
-    return mark[0] == "." and not closed and _takes_a_full_stop(word, language)
+    return mark[0] == "." and not closed and _takes_period(word, language)
 
 
-def _takes_a_full_stop(word: str, language: str) -> bool:
-    """Return whether a full stop after this word belongs to the word: an abbreviation, an initial, an ordinal."""
+def _takes_period(word: str, language: str) -> bool:
+    """Return whether a period after this word belongs to it: an abbreviation, an initial, an ordinal."""
     is_ordinal = word.isdigit() and len(word) <= 2 and language.partition("-")[0].lower() in _ORDINALS
     is_initial = len(word) == 1 and word.isupper() and word != "I"
     return is_ordinal or is_initial or word.lower() in _ABBREVIATIONS
 
 
-# Sentences that are longer than a model can read
+# Sentences that are too long for a model
 
 _CLAUSE_END = re.compile("[,;:，、；：،؛၊།—–](?!\\d)[\"'»”’)\\]]*\\s*")  # noqa: RUF001  # marks of several scripts are meant
 _SPACE = re.compile(r"\s+")
 
 
-def split_to_fit(text: str, size_of: Callable[[str], int], most: int, language: str = "") -> Iterator[str]:
-    """Cut a long text into consecutive pieces of at most `most` in size; nothing is left out.
+def split_to_fit(text: str, size_of: Callable[[str], int], max_size: int, language: str = "") -> Iterator[str]:
+    """Yield consecutive pieces of a long text whose size is at most `max_size`; they add up to the text.
 
-    Cuts at sentence ends if possible, else after clauses, else at spaces, and in the last resort anywhere.
+    Splits at sentence ends if possible, else after clauses, else at spaces, and as a last resort anywhere.
     """
-    yield from _packed(text, size_of, most, [lambda text: list(_parts(text, language)), _clauses, _words, _halves])
+    yield from _packed(text, size_of, max_size, [lambda text: list(_parts(text, language)), _clauses, _words, _halves])
 
 
 def _packed(
-    text: str, size_of: Callable[[str], int], most: int, cutters: list[Callable[[str], list[str]]]
+    text: str, size_of: Callable[[str], int], max_size: int, cutters: list[Callable[[str], list[str]]]
 ) -> Iterator[str]:
-    """As many parts in a row as fit together; a part that is still too large is cut by the next cutter."""
+    """Join as many consecutive parts as fit; a part that is too large by itself is split by the next cutter."""
     waiting, size = "", 0
     cutter, *finer = cutters
     for part in cutter(text):
         part_size = size_of(part)
-        if waiting and size + part_size > most:
+        if waiting and size + part_size > max_size:
             yield waiting
             waiting, size = "", 0
-        if part_size <= most or len(part) <= 1:
+        if part_size <= max_size or len(part) <= 1:
             waiting, size = waiting + part, size + part_size
         else:
-            yield from _packed(part, size_of, most, finer or cutters)
+            yield from _packed(part, size_of, max_size, finer or cutters)
     if waiting:
         yield waiting
 

@@ -1,7 +1,7 @@
 """Text to ids and back, on the `tokenizers` library: one vocabulary for both languages (§5.1), lossless for any text.
 
-Text is cut into words, each with the space before it, and every word into pieces of bytes; so `decode(encode(s)) == s`
-whatever is in s, and no piece is ever unknown.
+Text is split into words, each with the space before it, and words into pieces of bytes, so that
+`decode(encode(s)) == s` for any text and no piece is unknown.
 """
 
 import json
@@ -17,30 +17,29 @@ from multihead.errors import UsageError, UserError
 PAD_ID, UNK_ID, BOS_ID, EOS_ID = range(4)
 SPECIAL_TOKENS = ["<pad>", "<unk>", "<s>", "</s>"]  # in the order of the ids above
 NEVER_GENERATED = [PAD_ID, BOS_ID]  # UNK is allowed: imported Marian models generate it
-TARGET_ONLY_PREFIX = (
-    "\ue000"  # begins a piece that no source is cut into, where source and target have different pieces
-)
+# Marks pieces of the target language in a vocabulary whose source and target have different pieces.
+TARGET_ONLY_PREFIX = "\ue000"
 
 # A word keeps its accents, vowel signs and inner apostrophes (\p{M} matters in Hindi, Thai, Arabic, ...) and the
-# zero-width joiners of Sinhala, Malayalam and Persian; digits stand alone so that numbers are copied digit by digit,
-# and punctuation stands apart from words.
+# zero-width joiners of Sinhala, Malayalam and Persian; digits are words, so that numbers are copied digit by digit,
+# and punctuation is separate from words.
 _LETTERS = r"[\p{L}\p{M}][\p{L}\p{M}\u200c\u200d]*"
 _WORDS = rf" ?{_LETTERS}(?:['\u2019]{_LETTERS})*| ?\p{{N}}| ?[^\s\p{{L}}\p{{M}}\p{{N}}]+|\s+(?!\S)|\s+"
-SPACE = "Ġ"  # how a space at the start of a piece is written in a byte-level vocabulary
-SENTENCEPIECE_SPACE = "▁"  # and in one of SentencePiece
+SPACE = "Ġ"  # a space at the start of a piece in a byte-level vocabulary
+SENTENCEPIECE_SPACE = "▁"  # the same in a SentencePiece vocabulary
 
-OPEN, CLOSE = "\u2039", "\u203a"  # single angle quotation marks, around the number of a byte
+OPEN, CLOSE = "\u2039", "\u203a"  # single angle quotation marks around the hexadecimal number of a byte
 
 
 class SubwordTokenizer:
-    """A vocabulary of subwords, learned by `learn` and kept as a `tokenizer.json` of the `tokenizers` library."""
+    """A subword vocabulary, learned by `learn` and stored as a `tokenizer.json` of the `tokenizers` library."""
 
     def __init__(self, backend: Tokenizer) -> None:
         # Not stored in tokenizer.json: without it "</s>" in a user's text would become the end symbol.
         backend.encode_special_tokens = True
-        backend.post_processor = None  # which could add an end symbol: that is done where batches are made
+        backend.post_processor = None  # it could add an end symbol; ours is added when batches are made
         self._backend = backend
-        self._is_byte_level = not isinstance(backend.model, models.Unigram)  # which imported vocabularies are
+        self._is_byte_level = not isinstance(backend.model, models.Unigram)  # imported vocabularies are Unigram
         self._target_backend: Tokenizer | None = None
 
     @property
@@ -53,9 +52,9 @@ class SubwordTokenizer:
         return ids
 
     def encode_target(self, text: str) -> list[int]:
-        """Encode text of the target language, which has pieces of its own in an imported vocabulary.
+        """Encode text of the target language, which has separate pieces in an imported vocabulary.
 
-        There the pieces of both languages compete, so that a translation may be cut otherwise than it was generated.
+        There the pieces of both languages compete, so a translation may be segmented differently than it was generated.
         """
         if self._is_byte_level:
             return self.encode(text)
@@ -68,19 +67,19 @@ class SubwordTokenizer:
         return [encoding.ids for encoding in self._backend.encode_batch_fast(list(texts))]
 
     def decode(self, ids: Sequence[int]) -> str:
-        """The text of these ids; control symbols have none."""
-        said = [id for id in ids if id >= len(SPECIAL_TOKENS)]
-        text: str = self._backend.decode(said, skip_special_tokens=False)
+        """Return the text of ids, without control symbols."""
+        visible = [id for id in ids if id >= len(SPECIAL_TOKENS)]
+        text: str = self._backend.decode(visible, skip_special_tokens=False)
         return text
 
     def tokens(self, ids: Sequence[int]) -> list[str]:
-        """Each id as its piece, for people to read."""
+        """Return the piece of each id as it is in the vocabulary."""
         return [(self._backend.id_to_token(id) or "").removeprefix(TARGET_ONLY_PREFIX) for id in ids]
 
     def readable(self, ids: Sequence[int]) -> list[str]:
-        """Return the text of each piece; one that begins a word begins with a space.
+        """Return the text of each piece; a piece that starts a word starts with a space.
 
-        Bytes of a character that is split between pieces are shown by their numbers.
+        The bytes of a character that is split between pieces are shown as numbers.
         """
         pieces = self.tokens(ids)
         if self._is_byte_level:
@@ -92,19 +91,19 @@ class SubwordTokenizer:
         return [piece.startswith(" ") for piece in self.readable(ids)]
 
     def pieces(self) -> list[str]:
-        """The vocabulary in the order of its ids, as in tokenizer.json."""
+        """Return the vocabulary in the order of its ids, as in tokenizer.json."""
         return [self._backend.id_to_token(id) or "" for id in range(self.vocab_size)]
 
     def merges(self) -> list[tuple[str, str]]:
-        """Return the merges of a BPE vocabulary in the order they were learned; only the library's JSON shows it."""
+        """Return the merges of a BPE vocabulary in the order they were learned."""
         return [(left, right) for left, right in json.loads(self._backend.to_str())["model"]["merges"]]
 
     def to_json(self) -> str:
-        """The content of tokenizer.json."""
+        """Return the content of tokenizer.json."""
         return self._backend.to_str(pretty=True)
 
     def json_with_eos(self) -> str:
-        """tokenizer.json for programs that do not add the end symbol to a source themselves."""
+        """Return tokenizer.json for programs that do not add the end symbol to a source themselves."""
         copy = Tokenizer.from_str(self.to_json())
         end = SPECIAL_TOKENS[EOS_ID]
         copy.post_processor = processors.TemplateProcessing(single=f"$A {end}", special_tokens=[(end, EOS_ID)])
@@ -114,23 +113,23 @@ class SubwordTokenizer:
     def load(cls, path: Path) -> "SubwordTokenizer":
         try:
             backend = Tokenizer.from_file(str(path))
-        except Exception as error:  # the library raises nothing narrower
+        except Exception as error:  # the library raises no narrower class
             raise UserError(f"cannot read the tokenizer {path}: {error}") from None
         if [backend.id_to_token(id) for id in range(len(SPECIAL_TOKENS))] != SPECIAL_TOKENS:
-            raise UserError(f"{path} is not a tokenizer of Multihead: its first pieces are not {SPECIAL_TOKENS}")
+            raise UserError(f"{path} is not a Multihead tokenizer: its first pieces are not {SPECIAL_TOKENS}")
         return cls(backend)
 
     @classmethod
     def learn(cls, texts: Iterable[str], vocab_size: int, kind: str = "bpe") -> "SubwordTokenizer":
-        """Learn at most `vocab_size` pieces; a small text may give fewer."""
-        least = len(SPECIAL_TOKENS) + len(_ALPHABET)
-        if vocab_size < least:
+        """Learn at most `vocab_size` pieces; a small text may yield fewer."""
+        minimum = len(SPECIAL_TOKENS) + len(_ALPHABET)
+        if vocab_size < minimum:
             raise UserError(
-                f"a vocabulary needs at least {least} entries (256 bytes, control symbols), got {vocab_size}"
+                f"a vocabulary needs at least {minimum} entries (256 bytes, control symbols), got {vocab_size}"
             )
         model, trainer = _KINDS[kind](vocab_size)
         backend = Tokenizer(model)
-        # Every word begins with a space, the first one too, so that a word has one form wherever it stands.
+        # Every word starts with a space, even the first, so that a word has the same pieces everywhere.
         backend.normalizer = normalizers.Prepend(" ")
         backend.pre_tokenizer = pre_tokenizers.Sequence(
             [
@@ -145,23 +144,23 @@ class SubwordTokenizer:
 
 _ALPHABET = sorted(pre_tokenizers.ByteLevel.alphabet())
 
-# A byte-level vocabulary writes a byte as the character of the same number if that is printable, and the others as the
-# characters from 256 on.
+# A byte-level vocabulary writes a byte as the character with the same number if that is printable, and other bytes as
+# the characters from 256 on.
 _PRINTABLE = [*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)]
 _OTHERS = sorted(set(range(0x100)) - set(_PRINTABLE))
 _BYTE_OF = {chr(byte): byte for byte in _PRINTABLE} | {chr(0x100 + n): byte for n, byte in enumerate(_OTHERS)}
 
 
 def show_bytes(raw: bytes) -> str:
-    """Return UTF-8 as text, with the numbers of bytes that are not a whole character."""
-    text = raw.decode("utf-8", "surrogateescape")  # which marks such bytes by U+DC80 to U+DCFF
-    return re.sub("[\udc80-\udcff]", lambda found: f"{OPEN}{ord(found[0]) - 0xDC00:02X}{CLOSE}", text)
+    """Decode UTF-8, with bytes that are not a complete character shown as numbers."""
+    text = raw.decode("utf-8", "surrogateescape")  # marks such bytes by U+DC80 to U+DCFF
+    return re.sub("[\udc80-\udcff]", lambda match: f"{OPEN}{ord(match[0]) - 0xDC00:02X}{CLOSE}", text)
 
 
 _LEARNING: dict[str, Any] = {
     "special_tokens": SPECIAL_TOKENS,
     "initial_alphabet": _ALPHABET,
-    "min_frequency": 2,  # a piece that is seen once teaches nothing
+    "min_frequency": 2,  # a piece that occurs once is not worth an entry
     "show_progress": False,
 }
 
@@ -180,12 +179,13 @@ _KINDS = {"bpe": _bpe, "wordpiece": _wordpiece}
 
 
 def check_trainable(kind: str) -> None:
+    """Refuse a kind of tokenizer that cannot be learned, before any text is read."""
     if kind not in _KINDS:
-        raise UsageError(f"data.tokenizer={kind} is for imported models: a new one learns {' or '.join(_KINDS)}")
+        raise UsageError(f"data.tokenizer={kind} is for imported models only; use {' or '.join(_KINDS)}")
 
 
 def _without_marks(backend: Tokenizer) -> Tokenizer:
-    """Return a tokenizer that cuts text into the pieces of the target too."""
+    """Return a tokenizer that uses the pieces of the target language as well."""
     document = json.loads(backend.to_str())
     for entry in document["model"]["vocab"]:
         entry[0] = entry[0].removeprefix(TARGET_ONLY_PREFIX)

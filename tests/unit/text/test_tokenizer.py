@@ -138,7 +138,7 @@ def test_a_broken_tokenizer_is_refused_by_name(tmp_path: Path, content: str) -> 
 def test_a_foreign_tokenizer_is_refused_by_name(tmp_path: Path) -> None:
     foreign = BPE.to_json().replace("<pad>", "<x>")
     (tmp_path / "tokenizer.json").write_text(foreign, encoding="utf-8")
-    with pytest.raises(UserError, match="not a tokenizer of Multihead"):
+    with pytest.raises(UserError, match="not a Multihead tokenizer"):
         SubwordTokenizer.load(tmp_path / "tokenizer.json")
 
 
