@@ -167,7 +167,8 @@ class Shards:
         self._tokens = [np.load(str(name).replace(".ends.", ".tokens."), mmap_mode="r") for name in names]
         heads = [Path(str(name).replace(".ends.", ".heads.")) for name in names]
         self._heads = [np.load(name, mmap_mode="r") for name in heads if name.exists()]
-        if not self._heads and any((tokens >> ID_BITS).any() for tokens in self._tokens[:1]):
+        has_wide_ids = bool(self._tokens) and self._tokens[0].dtype.itemsize > 2
+        if not self._heads and has_wide_ids and (self._tokens[0] >> ID_BITS).any():
             self._heads = [(tokens >> ID_BITS).astype(np.int32) - 1 for tokens in self._tokens]
             self._tokens = [tokens & ((1 << ID_BITS) - 1) for tokens in self._tokens]
         self._starts = list(accumulate((len(ends) for ends in self._ends), initial=0))
