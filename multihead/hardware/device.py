@@ -1,4 +1,4 @@
-"""What the machine has, what is chosen by it, and how it is measured."""
+"""The device and precision to compute with, its measured speed, and threads pinned to cores."""
 
 import contextlib
 import ctypes
@@ -10,24 +10,29 @@ import torch
 
 
 def pick_device() -> torch.device:
+    """Return the GPU if there is one, else the CPU."""
     return torch.device("cuda" if torch.cuda.is_available() else "cpu")
 
 
 def pick_precision(choice: str, device: torch.device) -> torch.dtype:
-    """bfloat16 where the hardware multiplies it, at least twice as fast; where it does not, it is far slower."""
-    is_wanted = has_bfloat16(device) if choice == "auto" else choice == "bfloat16"
-    return torch.bfloat16 if is_wanted else torch.float32
+    """Return the precision of large products; `auto` is bfloat16 if the hardware multiplies it, else float32.
+
+    With hardware support bfloat16 is at least twice as fast, without it far slower.
+    """
+    use_bfloat16 = has_bfloat16(device) if choice == "auto" else choice == "bfloat16"
+    return torch.bfloat16 if use_bfloat16 else torch.float32
 
 
 def precision_name(precision: torch.dtype) -> str:
-    """As settings call it: bfloat16."""
+    """Return the name of a precision in settings, such as bfloat16."""
     return str(precision).removeprefix("torch.")
 
 
 def has_bfloat16(device: torch.device) -> bool:
+    """Return whether the hardware multiplies matrices in bfloat16."""
     if device.type == "cuda":
         return bool(torch.cuda.is_bf16_supported(including_emulation=False))
-    # Older versions of torch do not say what a CPU can do.
+    # Older versions of torch than our constraints lack get_capabilities; they compute in float32.
     abilities: dict[str, object] = getattr(torch.cpu, "get_capabilities", dict)()
     return any(abilities.get(name) is True for name in ("avx512_bf16", "amx_bf16"))
 
@@ -35,13 +40,13 @@ def has_bfloat16(device: torch.device) -> bool:
 def matmul_flops(
     device: torch.device, precision: torch.dtype = torch.float32, size: int = 2048, seconds: float = 0.5
 ) -> float:
-    """Floating-point operations a second in a large product; in float32 the capacity that §6.1 counts cost by."""
-    one, other = (torch.randn(size, size, device=device).to(precision) for _ in range(2))
+    """Measure the floating-point operations per second of a large matrix product (§6.1 counts cost with float32)."""
+    left, right = (torch.randn(size, size, device=device).to(precision) for _ in range(2))
     best, end = 0.0, time.perf_counter() + seconds
     while time.perf_counter() < end:
-        began = time.perf_counter()
-        _ = float((one @ other)[0, 0])  # reading a number waits for the product, on GPUs too
-        best = max(best, 2 * size**3 / (time.perf_counter() - began))
+        start = time.perf_counter()
+        _ = float((left @ right)[0, 0])  # reading a number waits for the product, also on GPUs
+        best = max(best, 2 * size**3 / (time.perf_counter() - start))
     return best
 
 
@@ -51,9 +56,8 @@ def pinned_threads(device: torch.device) -> Iterator[None]:
 
     The threads of a step wait for each other thousands of times. When another process needs a core, the scheduler keeps
     moving them around it, and a step takes about three times as long; pinned, only the thread on that core is slowed
-    down, and a step takes about twice as long.
-    benchmarks/busy_core.py measures it. On an idle machine it makes no difference. Only if torch uses every core that
-    this process may use: otherwise the scheduler can find a free one.
+    down, and a step takes about twice as long (benchmarks/busy_core.py). On an idle machine it makes no difference.
+    Threads are pinned only if torch uses every core of this process: otherwise the scheduler can find a free one.
     """
     cores = sorted(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else []
     library = ctypes.CDLL(None) if cores else None  # sched_getaffinity exists on Linux

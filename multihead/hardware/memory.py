@@ -1,4 +1,4 @@
-"""TODO."""
+"""Memory of this process: settings of the C library's allocator, and the peak."""
 
 import ctypes
 import sys
@@ -9,8 +9,8 @@ M_TRIM_THRESHOLD, M_MMAP_MAX = -1, -4  # of mallopt(3)
 def keep_freed_memory() -> None:
     """Keep freed memory for the next step instead of giving it back to the system.
 
-    By default every large tensor is mapped anew, and each of its pages faults in: a third of a training step. Where the
-    C library is not glibc there is nothing to set.
+    By default glibc maps new pages for every large tensor, and the page faults take a third of a training step. With
+    another C library this does nothing.
     """
     mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
     if mallopt is not None:
@@ -19,7 +19,7 @@ def keep_freed_memory() -> None:
 
 
 def peak_memory_mb() -> float:
-    """The most memory that this process has had; 0 where the system does not say."""
+    """Return the peak memory of this process; 0 if the system does not report it."""
     try:
         import resource
     except ImportError:  # Windows

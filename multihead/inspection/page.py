@@ -1,25 +1,20 @@
-"""Attention to look at: one self-contained page, and one picture for a paper."""
+"""A self-contained HTML page that shows the attention of every head."""
 
 import json
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
-from torch import Tensor
-
-from multihead.inspection.attention_maps import AttentionMaps, alignment_layer, alignment_matrix
+from multihead.inspection.attention_maps import Array, AttentionMaps, alignment_layer, alignment_matrix
 from multihead.storage.files import write_text_atomic
 from multihead.text.pieces import word_texts
 
-SCALE = 10_000  # weights are written as whole ten-thousandths, which keeps a page small
+SCALE = 10_000  # weights are written as integers, in units of 1/10,000, to keep the page small
 _PARTS = {"__STYLE__": "attention.css", "__VIEWER__": "viewer.html", "__SCRIPT__": "attention.js"}  # of the template
 
 
-# The page
-
-
 def write_page(maps: AttentionMaps, path: Path, *, source: str, translation: str, model_name: str) -> None:
-    """Write one HTML file that needs no other, and asks no other machine for anything."""
+    """Write an HTML file that needs no other file and no network."""
     page = asset("attention.html")
     for mark, name in _PARTS.items():
         page = page.replace(mark, asset(name).strip())
@@ -28,12 +23,12 @@ def write_page(maps: AttentionMaps, path: Path, *, source: str, translation: str
 
 
 def asset(name: str) -> str:
-    """A file that the page is made of; the server's page shares them."""
+    """Return the content of a file in assets/; the web page of the server uses the same files."""
     return files("multihead.inspection").joinpath("assets", name).read_text(encoding="utf-8")
 
 
 def page_data(maps: AttentionMaps) -> dict[str, Any]:
-    """What the viewer draws."""
+    """Return the data that the viewer draws."""
     return {
         "scale": SCALE,
         "tokens": {"source": maps.source_tokens, "target": maps.target_tokens},
@@ -51,14 +46,14 @@ def page_data(maps: AttentionMaps) -> dict[str, Any]:
     }
 
 
-def _to_integers(weights: Tensor) -> list[Any]:
-    numbers: list[Any] = (weights * SCALE).round().int().tolist()
+def _to_integers(weights: Array) -> list[Any]:
+    numbers: list[Any] = (weights * SCALE).round().astype(int).tolist()
     return numbers
 
 
 def _inert_json(data: dict[str, Any]) -> str:
-    """JSON in ASCII without `<`, `>` and `&`: no text of a user can end the element that it is in."""
+    """Return JSON in ASCII without `<`, `>` and `&`, so that no text can end the element that contains it."""
     text = json.dumps(data, separators=(",", ":"))
-    for character in "<>&":  # inside strings only: JSON itself has none of them
+    for character in "<>&":  # they occur in strings only, never in the syntax of JSON
         text = text.replace(character, f"\\u{ord(character):04x}")
     return text

@@ -1,13 +1,11 @@
-"""TODO."""
+"""A picture of cross-attention, for a paper or a slide."""
 
 import warnings
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from torch import Tensor
-
 from multihead.figures import TEXT_COLOR, new_figure, save_figure
-from multihead.inspection.attention_maps import AttentionMaps, alignment_layer
+from multihead.inspection.attention_maps import Array, AttentionMaps, alignment_layer
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -15,11 +13,8 @@ if TYPE_CHECKING:
     from matplotlib.image import AxesImage
 
 
-# The picture
-
-
 def write_picture(maps: AttentionMaps, path: Path, *, source: str, translation: str, model_name: str) -> None:
-    """Write a PNG: the cross-attention of the layer that aligns best, readable, beside every head at a glance."""
+    """Write a PNG of the layer that aligns best, with labels, beside small maps of every head."""
     n_layers, n_heads, n_target, n_source = maps.cross.shape
     cell = 0.27  # inches of one token
     large = max(3.2, cell * n_source), max(3.2, cell * n_target)
@@ -31,7 +26,7 @@ def write_picture(maps: AttentionMaps, path: Path, *, source: str, translation: 
     _draw_every_head(right, maps.cross)
     figure.supxlabel(model_name, x=0.99, ha="right", fontsize=7, color="0.5", parse_math=False)
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", UserWarning)  # a script that no font here knows is drawn as boxes
+        warnings.simplefilter("ignore", UserWarning)  # characters missing from the fonts are drawn as boxes
         save_figure(figure, path)
 
 
@@ -39,7 +34,7 @@ def _draw_labeled(figure: "SubFigure", maps: AttentionMaps) -> None:
     layer = alignment_layer(maps)
     written = [*maps.target_tokens[1:], maps.source_tokens[-1]]  # a row is the query that predicts this token
     axes: Axes = figure.subplots()
-    image = _draw_map(axes, maps.cross[layer].mean(dim=0))
+    image = _draw_map(axes, maps.cross[layer].mean(axis=0))
     axes.set_title(f"Layer {layer + 1}, mean of its heads", loc="left", fontsize=9, color=TEXT_COLOR)
     axes.xaxis.tick_top()
     axes.set_xticks(range(len(maps.source_tokens)), _labels(maps.source_tokens), parse_math=False)
@@ -56,7 +51,7 @@ def _labels(tokens: list[str]) -> list[str]:
     return [token.strip() or "␣" for token in tokens]
 
 
-def _draw_every_head(figure: "SubFigure", cross: Tensor) -> None:
+def _draw_every_head(figure: "SubFigure", cross: Array) -> None:
     n_layers, n_heads = cross.shape[:2]
     grid = figure.subplots(n_layers, n_heads, squeeze=False)
     for layer, row in enumerate(grid):
@@ -70,9 +65,9 @@ def _draw_every_head(figure: "SubFigure", cross: Tensor) -> None:
                 axes.set_ylabel(f"layer {layer + 1}", fontsize=7, color=TEXT_COLOR)
 
 
-def _draw_map(axes: "Axes", weights: Tensor) -> "AxesImage":
+def _draw_map(axes: "Axes", weights: Array) -> "AxesImage":
     from matplotlib.colors import PowerNorm
 
     axes.spines[:].set(color="0.8", linewidth=0.5)
-    scale = PowerNorm(0.5, vmin=0, vmax=1)  # low weights should be seen too
-    return axes.imshow(weights.numpy(), cmap="Blues", norm=scale, aspect="auto", interpolation="nearest")
+    scale = PowerNorm(0.5, vmin=0, vmax=1)  # so that low weights can be seen
+    return axes.imshow(weights, cmap="Blues", norm=scale, aspect="auto", interpolation="nearest")

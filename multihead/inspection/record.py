@@ -1,4 +1,7 @@
-"""TODO."""
+"""Record attention weights with forward hooks, so that the model needs no code for it.
+
+Shapes as in attention_maps.py.
+"""
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -7,12 +10,12 @@ from typing import Any, cast
 import torch
 from torch import Tensor, nn
 
-from multihead.inspection.attention_maps import AttentionMaps
+from multihead.inspection.attention_maps import Array, AttentionMaps
 from multihead.model.transformer import DecoderLayer, EncoderLayer, MultiHeadAttention, Transformer
 from multihead.text.dependency_trees import NO_HEAD
 from multihead.text.tokenizer import BOS_ID, EOS_ID, SubwordTokenizer
 
-Weights = dict[object, Tensor]  # by the module whose they are
+Weights = dict[object, Tensor]  # by module
 
 
 def record_attention(
@@ -22,9 +25,9 @@ def record_attention(
     target_ids: list[int],
     source_heads: list[int] | None = None,
 ) -> AttentionMaps:
-    """Record a sentence and its translation, both given without control symbols.
+    """Return the attention maps of a sentence and its translation, both given without special tokens.
 
-    The last piece of a translation that fills all positions is left out, as the start symbol takes one of them.
+    The start symbol takes one position, so the last piece of a translation that fills all of them is left out.
     """
     source, target = [*source_ids, EOS_ID], [BOS_ID, *target_ids][: model.config.max_len]
     heads = None if source_heads is None else [*source_heads, NO_HEAD]
@@ -38,42 +41,42 @@ def record_attention(
     )
 
 
-# Recording
-
-
 @torch.inference_mode()
 def record(
     model: Transformer, source_ids: list[int], target_ids: list[int], source_heads: list[int] | None = None
-) -> tuple[Tensor, Tensor, Tensor]:
-    """Encoder (L H S S), decoder (L H T T) and cross weights (L H T S) of one teacher-forced pass over one sentence."""
+) -> tuple[Array, Array, Array]:
+    """Return the encoder (L H S S), decoder (L H T T) and cross weights (L H T S) of a teacher-forced pass."""
     encoder, decoder = cast(Sequence[EncoderLayer], model.encoder), cast(Sequence[DecoderLayer], model.decoder)
-    of_encoder = [layer.self_attention for layer in encoder]
-    of_decoder = [layer.self_attention for layer in decoder]
-    of_cross = [layer.cross_attention for layer in decoder]
+    in_encoder = [layer.self_attention for layer in encoder]
+    in_decoder = [layer.self_attention for layer in decoder]
+    across = [layer.cross_attention for layer in decoder]
     device = next(model.parameters()).device
-    with _evaluating(model), _recording([*of_encoder, *of_decoder, *of_cross]) as weights:
+    with _evaluating(model), _recording([*in_encoder, *in_decoder, *across]) as weights:
         source, target = (torch.tensor([ids], device=device) for ids in (source_ids, target_ids))
         model.hidden(source, target, None if source_heads is None else torch.tensor([source_heads], device=device))
-    nothing = torch.zeros(0, model.config.n_heads, 0, 0)
+    n_heads = model.config.n_heads
     return (
-        _stack(weights, of_encoder, nothing),
-        _stack(weights, of_decoder, nothing),
-        _stack(weights, of_cross, nothing),
+        _stack(weights, in_encoder, n_heads),
+        _stack(weights, in_decoder, n_heads),
+        _stack(weights, across, n_heads),
     )
 
 
-def _stack(weights: Weights, modules: Sequence[object], nothing: Tensor) -> Tensor:
-    found = [weights[module] for module in modules if module in weights]
-    return torch.cat(found).float().cpu() if found else nothing  # L H T S: the batch was one sentence
+def _stack(weights: Weights, modules: Sequence[object], n_heads: int) -> Array:
+    """Return the weights of the modules that have some: L H T S, since the batch was one sentence."""
+    recorded = [weights[module] for module in modules if module in weights]
+    empty = torch.zeros(0, n_heads, 0, 0)
+    array: Array = torch.cat(recorded or [empty]).float().cpu().numpy()
+    return array
 
 
 @contextmanager
 def _recording(modules: Sequence[object]) -> Iterator[Weights]:
-    """The weights of each module's next pass, by module; of those that have some."""
+    """Collect the weights of each module's next pass; modules without attention weights are skipped."""
     weights: Weights = {}
 
     def hook(module: nn.Module, inputs: tuple[Tensor, Tensor], options: dict[str, Any], _: Tensor) -> None:
-        # The fused kernel never shows its weights, so they are computed once more, by the definition.
+        # The fused kernel does not return its weights, so they are computed again, by the definition.
         x, mask = inputs[:2]
         others = {name: options[name] for name in ("kv", "distances") if name in options}
         weights[module] = cast(MultiHeadAttention, module).weights(x, mask, **others)  # 1 H T S
@@ -92,7 +95,7 @@ def _recording(modules: Sequence[object]) -> Iterator[Weights]:
 
 @contextmanager
 def _evaluating(model: Transformer) -> Iterator[None]:
-    """Without dropout, and as it was afterwards."""
+    """Turn off dropout, and restore the mode afterwards."""
     was_training = model.training
     model.eval()
     try:

@@ -1,4 +1,4 @@
-"""TODO."""
+"""§5.4: dropout, with fewer random bits than torch draws on CPUs."""
 
 import math
 
@@ -6,13 +6,11 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-# §5.4 Dropout
-
 
 class Dropout(nn.Module):
-    """Sets a share of the numbers to zero while training, and scales the rest so that the mean stays.
+    """In training, sets elements to zero with probability p and scales the others by 1 / (1 - p).
 
-    On CPUs torch draws a number of 64 bits for each; a quarter of that is plenty, and takes a quarter of the time.
+    On CPUs torch draws 64 random bits per element. We draw 16, which takes a quarter of the time.
     """
 
     def __init__(self, p: float) -> None:
@@ -26,7 +24,7 @@ class Dropout(nn.Module):
 
 
 def dropout_mask(shape: torch.Size, p: float) -> Tensor:
-    """1 / (1 - p) where a number is kept, 0 where it is dropped, from 16 random bits for each."""
+    """Return 0 where an element is dropped and 1 / (1 - p) elsewhere, from 16 random bits per element."""
     n_dropped = round(p * 2**16)  # of the 2^16 values that 16 bits can have
     bits = torch.empty(math.ceil(shape.numel() / 4), dtype=torch.int64).random_(-(2**63), None)
     is_kept = bits.view(torch.int16)[: shape.numel()] >= n_dropped - 2**15

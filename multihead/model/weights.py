@@ -1,4 +1,4 @@
-"""TODO."""
+"""The weights of a model: by name, as arrays and tensors, loaded and counted."""
 
 import logging
 from collections.abc import Callable
@@ -7,7 +7,7 @@ from pathlib import Path
 import torch
 from torch import Tensor, nn
 
-from multihead.config.schema import RunConfig
+from multihead.config.schema import ModelConfig, RunConfig
 from multihead.console import Log
 from multihead.errors import UserError
 from multihead.model.build import build_model
@@ -22,15 +22,17 @@ _log = logging.getLogger(__name__)
 
 
 def weights_of(model: Transformer) -> Tensors:
-    """The trained tensors by name; one that is shared has one name."""
+    """Return the trained tensors by name; a shared tensor has one name."""
     return {name: parameter.detach() for name, parameter in model.named_parameters()}
 
 
 def to_arrays(tensors: Tensors) -> Arrays:
+    """Return tensors as numpy arrays, as a model folder stores them."""
     return {name: tensor.contiguous().cpu().numpy() for name, tensor in tensors.items()}
 
 
 def to_tensors(arrays: Arrays) -> Tensors:
+    """Return numpy arrays as tensors that share their memory."""
     return {name: torch.from_numpy(array) for name, array in arrays.items()}
 
 
@@ -43,7 +45,7 @@ def load_weights(
 ) -> None:
     """Copy weights into a model of the same shape.
 
-    `origin` is named in the error if they do not fit. `place` turns a weight into a shard like that of the parameter.
+    The error names `origin` if they do not fit. `place` turns a weight into the shard that the parameter holds.
     """
     expected = weights_of(model)
     wrong = sorted(expected.keys() ^ weights.keys())
@@ -56,7 +58,7 @@ def load_weights(
 
 
 def load_model(folder: Path, log: Log = _log.warning) -> tuple[Transformer, SubwordTokenizer, RunConfig]:
-    """Load a model that is ready to translate, from a model folder, a checkpoint, or a run that was interrupted."""
+    """Load a model in evaluation mode from a model folder, a checkpoint, or the folder of an interrupted run."""
     stored = ModelFolder.open(folder, log)
     model, tokenizer = build_model(stored.config.model), stored.tokenizer()
     load_weights(model, to_tensors(stored.weights()), stored.path)
@@ -64,5 +66,11 @@ def load_model(folder: Path, log: Log = _log.warning) -> tuple[Transformer, Subw
 
 
 def count_parameters(model: nn.Module) -> int:
-    """Trainable numbers, a shared matrix counted once."""
+    """Return the number of trainable parameters; a shared matrix counts once."""
     return sum(parameter.numel() for parameter in model.parameters())
+
+
+def count_parameters_of(config: ModelConfig) -> int:
+    """Return the number of parameters of a shape, without allocating memory for them."""
+    with torch.device("meta"):
+        return count_parameters(build_model(config))

@@ -7,15 +7,12 @@ from collections.abc import Sequence
 from functools import cache
 from typing import Any, NamedTuple
 
-import torch
-
 from multihead.config.presets import preset
 from multihead.config.resolve import configure
 from multihead.config.schema import ModelConfig
 from multihead.console import Table
 from multihead.errors import UsageError
-from multihead.model.transformer import Transformer
-from multihead.model.weights import count_parameters
+from multihead.model.weights import count_parameters_of
 
 Record = dict[str, Any]
 
@@ -79,9 +76,8 @@ def _matches(row: str, name: str) -> bool:
 
 @cache
 def parameters_of(shape: ModelConfig) -> int:
-    """Count the parameters of the module, built without memory for its weights."""
-    with torch.device("meta"):
-        return count_parameters(Transformer(shape))
+    """Return the number of parameters, counted in the module itself."""
+    return count_parameters_of(shape)
 
 
 def row_records(rows: Sequence[str], vocab_size: int = VOCAB_SIZE) -> list[Record]:

@@ -9,8 +9,6 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-import torch
-
 from multihead.config.fit import dropout_for
 from multihead.config.presets import preset
 from multihead.config.resolve import Layer, Source, configure, resolve, value_of
@@ -19,8 +17,7 @@ from multihead.console import Log, duration
 from multihead.data.shards import CorpusSummary, open_training_shards
 from multihead.hardware.flops import counted_flops
 from multihead.hardware.memory import keep_freed_memory
-from multihead.model.build import build_model
-from multihead.model.weights import count_parameters
+from multihead.model.weights import count_parameters_of
 from multihead.text.tokenizer import SubwordTokenizer
 from multihead.training.schedule import training_seconds
 from multihead.training.trainer import Trainer
@@ -114,8 +111,7 @@ def _upper_bound(speed: Speed, measured: RunConfig, larger: RunConfig) -> Speed:
 
 def parameters(shape: RunConfig) -> int:
     """Return the number of parameters of a model."""
-    with torch.device("meta"):  # no memory is allocated for weights
-        return count_parameters(build_model(shape.model))
+    return count_parameters_of(shape.model)
 
 
 # Measuring

@@ -11,8 +11,6 @@ from functools import partial
 from itertools import islice
 from typing import Any, TypeVar
 
-import numpy as np
-
 from multihead.config.schema import SearchConfig
 from multihead.errors import UserError
 from multihead.inspection.attention_maps import alignment_matrix
@@ -252,4 +250,4 @@ def _place_tags(
 
 
 def _align(translator: Translator, pair: tuple[str, str]) -> html.Alignment:
-    return np.asarray(alignment_matrix(translator.attention(*pair)))
+    return alignment_matrix(translator.attention(*pair))
