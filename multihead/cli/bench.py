@@ -1,4 +1,4 @@
-"""TODO."""
+"""`multihead bench`: throughput of training, translation and serving, beside an alternative in the same run."""
 
 import json
 from pathlib import Path
@@ -13,15 +13,15 @@ from multihead.console import make_table
 
 
 def bench_train_command(
-    preset_name: Annotated[str, typer.Option("--preset", help="What is trained.")] = "small",
-    data: Annotated[Path | None, typer.Option(help="A prepared corpus; without it, random sentences.")] = None,
-    steps: Annotated[int, typer.Option(min=1, help="Steps that are timed.")] = 20,
-    batch_tokens: Annotated[int, typer.Option(help="Target tokens of a batch.")] = 4096,
-    vocab_size: Annotated[int | None, typer.Option(help="Pieces in the vocabulary.")] = None,
-    growth: Annotated[bool, typer.Option("--growth", help="Also by batch, vocabulary and length.")] = False,
+    preset_name: Annotated[str, typer.Option("--preset", help="Model to train.")] = "small",
+    data: Annotated[Path | None, typer.Option(help="A prepared corpus.  [default: random sentences]")] = None,
+    steps: Annotated[int, typer.Option(min=1, help="Steps to time.")] = 20,
+    batch_tokens: Annotated[int, typer.Option(help="Target tokens per batch.")] = 4096,
+    vocab_size: Annotated[int | None, typer.Option(help="Vocabulary size.  [default: that of the preset]")] = None,
+    growth: Annotated[bool, typer.Option("--growth", help="Also vary batch, vocabulary and length.")] = False,
     as_json: Json = False,
 ) -> None:
-    """Training: tokens a second, beside a plain torch.nn.Transformer loop and the machine's matrix-multiply peak."""
+    """Tokens per second of training, beside a plain torch.nn.Transformer loop and this machine's matrix-multiply peak."""
     from multihead.bench.training import bench_growth, bench_training
 
     report = bench_training(preset_name, data, steps, batch_tokens, vocab_size)
@@ -34,15 +34,15 @@ def bench_train_command(
 
 def bench_translate_command(
     model: Model,
-    source: Annotated[Path | None, typer.Option(help="Text to translate; without it, the embedded corpus.")] = None,
-    reference: Annotated[Path | None, typer.Option(help="Its translation by people, to score with.")] = None,
+    source: Annotated[Path | None, typer.Option(help="Text to translate.  [default: the embedded corpus]")] = None,
+    reference: Annotated[Path | None, typer.Option(help="Reference translation, for BLEU.")] = None,
     beam: Beam = BEAM,
-    sentences: Annotated[int, typer.Option(min=1, help="At most so many.")] = 2000,
-    growth: Annotated[bool, typer.Option("--growth", help="Also by beam and length.")] = False,
-    picture: Annotated[Path | None, typer.Option(help="A picture of speed against BLEU to write, .png.")] = None,
+    sentences: Annotated[int, typer.Option(min=1, help="Maximum number of sentences.")] = 2000,
+    growth: Annotated[bool, typer.Option("--growth", help="Also vary beam and length.")] = False,
+    picture: Annotated[Path | None, typer.Option(help="Write a .png picture of speed against BLEU.")] = None,
     as_json: Json = False,
 ) -> None:
-    """Translation: sentences a second and BLEU, beside CTranslate2's own best."""
+    """Sentences per second and BLEU of translation, beside plain CTranslate2."""
     from multihead.bench.translation import bench_growth, bench_translation, read_text, write_picture
 
     text = read_text(source, reference, sentences)
@@ -58,11 +58,11 @@ def bench_translate_command(
 
 def bench_serve_command(
     model: Model,
-    seconds: Annotated[float, typer.Option(min=0.1, help="How long each number of clients asks.")] = 10.0,
+    seconds: Annotated[float, typer.Option(min=0.1, help="Seconds of measurement for each number of clients.")] = 10.0,
     engine: Engine = "auto",
     as_json: Json = False,
 ) -> None:
-    """Serving: requests a second and their times for 1, 8 and 64 clients, merged into batches and one at a time."""
+    """Requests per second and latency with 1, 8 and 64 clients, merged into batches and one at a time."""
     check_engine(engine)
     from multihead.bench.serving import bench_serving
 

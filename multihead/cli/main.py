@@ -1,4 +1,4 @@
-"""The command `multihead`: registers every command. stdout carries results, stderr messages."""
+"""The command `multihead` and its subcommands. stdout carries results, stderr messages."""
 
 from collections.abc import Callable
 from typing import Any
@@ -52,8 +52,8 @@ def _group(commands: Commands, help_text: str) -> typer.Typer:
 
 
 app = _group(COMMANDS, 'The Transformer of "Attention Is All You Need": raw parallel text in, a translation model out.')
-app.add_typer(_group(BENCH, "Measure speed, beside the alternative in the same run."), name="bench")
-app.add_typer(_group(PAPER, "The paper's tables and figures from this code: ours beside the paper's."), name="paper")
+app.add_typer(_group(BENCH, "Measure speed beside an alternative in the same run."), name="bench")
+app.add_typer(_group(PAPER, "Reproduce the paper's tables and figures: our results beside the paper's."), name="paper")
 
 
 def main() -> None:

@@ -1,15 +1,15 @@
-// Translate while somebody types, and show what the model looked at. Texts are set as text, never as markup.
+// Translate while the user types, and show what the model attends to. Texts are inserted as text, never as markup.
 
 import { make, repaint, showAttention } from "./attention.js";
 
 const byId = (id) => document.getElementById(id);
-const PAUSE = 220; // milliseconds without a key before a translation is asked for
+const PAUSE = 220; // milliseconds without a keystroke before a request
 const ALTERNATIVES = 3;
 const EXAMPLES = { en: "Where is the station?", de: "Wo ist der Bahnhof?", fr: "Où est la gare ?" };
 
 const state = { languages: [], settings: null, sentence: 0, asked: 0, abort: null, shown: null, whole: "" };
 
-// Asking the server
+// Requests
 
 async function ask(route, fields, signal) {
   const key = byId("key").value;
@@ -22,7 +22,7 @@ async function ask(route, fields, signal) {
 
 async function look(route) {
   const answer = await fetch(route);
-  if (answer.status === 503) { // the models are still being loaded
+  if (answer.status === 503) { // the models are still loading
     await new Promise((later) => setTimeout(later, 700));
     return look(route);
   }
@@ -49,7 +49,7 @@ async function translate() {
   try {
     const fields = { q, source: byId("from").value, target: byId("to").value };
     const search = { beam: Number(byId("beam").value), alternatives: ALTERNATIVES };
-    if (state.alpha !== undefined) search.alpha = state.alpha; // else the model's own
+    if (state.alpha !== undefined) search.alpha = state.alpha; // otherwise the model's own
     const began = performance.now();
     const inside = ask("attention", { ...fields, ...search, sentence: state.sentence }, state.abort.signal);
     const found = await inside.catch((error) => ({ error }));
@@ -82,7 +82,7 @@ function tell(text, isTrouble = false) {
   byId("status-line").classList.toggle("trouble", isTrouble);
 }
 
-// Showing
+// Output
 
 function show(found, whole) {
   Object.assign(state, { shown: found, whole });
@@ -102,7 +102,7 @@ function show(found, whole) {
   if (found.warnings.length) tell(found.warnings.join("; "));
 }
 
-// The words of the sentence that is looked at are marked, so that each can point at its partners.
+// Wrap each word of the selected sentence, so that it can point at the words that it is aligned with.
 function showWords(found, whole) {
   const at = locate(whole, found.translation, found.sentence);
   const words = spans(found.translation).map(([start, end], index) => make("span", {
@@ -120,7 +120,7 @@ function showWords(found, whole) {
 
 const spans = (text) => [...text.matchAll(/\S+/g)].map((match) => [match.index, match.index + match[0].length]);
 
-// The n-th sentence may occur twice: the one nearest to where it should be is taken.
+// The sentence may occur more than once: take the n-th occurrence, or the last.
 function locate(whole, sentence, index) {
   const places = [];
   for (let at = whole.indexOf(sentence); at >= 0; at = whole.indexOf(sentence, at + 1)) places.push(at);
@@ -143,10 +143,10 @@ function showAlternatives({ translation, score, alternatives }) {
     make("bdi", { text }),
     make("span", { class: "share", "aria-hidden": "true" },
       make("i", { style: `width: ${Math.max(2, 100 * Math.min(1, Math.exp(its) / best))}%` })),
-    make("span", { class: "score", text: its.toFixed(3), title: "Log-probability over the length penalty" }))));
+    make("span", { class: "score", text: its.toFixed(3), title: "Log-probability divided by the length penalty" }))));
 }
 
-// Words and their partners
+// Alignment
 
 function point(side, at) {
   const { weights, source } = state.shown.alignment;
@@ -157,7 +157,7 @@ function point(side, at) {
   mark(words.length === source.length ? partners.map((from) => words[from]) : []);
 }
 
-// Marks behind the text that is typed: a copy of it, transparent, with the same line breaks.
+// Highlights behind the input: a transparent copy of its text with the same line breaks.
 function mark(places) {
   const text = byId("text").value;
   const start = state.shown ? Math.max(0, locate(text, state.shown.source, 0)) : 0;
@@ -171,7 +171,7 @@ function mark(places) {
   byId("mirror").replaceChildren(...parts, `${text.slice(done)}\n`);
 }
 
-// The sentence under the cursor is the one to look at.
+// Select the sentence under the cursor.
 function follow() {
   if (!state.shown || state.shown.sentences.length < 2) return;
   let [at, end] = [0, 0];
@@ -187,7 +187,7 @@ function follow() {
   }
 }
 
-// Links, copies, languages, light
+// Link, clipboard, languages, theme
 
 function remember(q) {
   const link = new URLSearchParams({ from: byId("from").value, to: byId("to").value, q });
@@ -211,7 +211,7 @@ async function copy(text, button) {
 
 function fillLanguages() {
   const names = Object.fromEntries(state.languages.map(({ code, name }) => [code, name]));
-  const sources = state.languages.filter(({ targets }) => targets.length); // the others are only targets
+  const sources = state.languages.filter(({ targets }) => targets.length); // the others are targets only
   const from = [make("option", { value: "auto", text: "Detect" }), ...sources.map(({ code, name }) => make("option", { value: code, text: name }))];
   byId("from").replaceChildren(...(sources.length > 1 ? from : from.slice(1)));
   const targets = [...new Set(state.languages.flatMap((language) => language.targets))];
@@ -249,7 +249,7 @@ function toggleTheme() {
   const root = document.documentElement;
   const isDark = (root.dataset.theme ?? (matchMedia("(prefers-color-scheme: dark)").matches ? "dark" : "light")) === "dark";
   root.dataset.theme = isDark ? "light" : "dark";
-  try { localStorage.setItem("theme", root.dataset.theme); } catch { /* storage may be forbidden; the page works without */ }
+  try { localStorage.setItem("theme", root.dataset.theme); } catch { /* storage may be disabled; the page works without it */ }
   repaint();
 }
 
@@ -259,7 +259,7 @@ function grow() {
   area.style.height = `${area.scrollHeight}px`;
 }
 
-// Beginning
+// Start
 
 function listen() {
   byId("text").addEventListener("input", () => { grow(); mark([]); remember(byId("text").value); soon(); });
@@ -297,7 +297,7 @@ function begin() {
 try {
   const theme = localStorage.getItem("theme");
   if (theme) document.documentElement.dataset.theme = theme;
-} catch { /* as above */ }
+} catch { /* storage may be disabled */ }
 [state.languages, state.settings] = await Promise.all([look("languages"), look("frontend/settings")]);
 byId("key-field").hidden = !state.settings.keyRequired;
 fillLanguages();
