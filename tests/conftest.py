@@ -74,7 +74,7 @@ def store_model(
 
 
 def copy_or_reverse(n_pairs: int, seed: int) -> list[tuple[str, str]]:
-    """Return pairs of a task that needs attention over the whole sentence: the first word says what to do with the rest."""
+    """Return pairs of a task that needs attention over the whole sentence: the first word names the task."""
     rng = random.Random(seed)
     pairs = []
     for _ in range(n_pairs):

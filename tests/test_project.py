@@ -244,7 +244,7 @@ def test_every_function_and_test_that_the_page_of_the_paper_names_exists() -> No
     tests = {name for path in (ROOT / "tests").rglob("test_*.py") for name in names_in(path)}
     settings = set(flatten(RunConfig()))
     assert len(named) > 60
-    assert named <= code | tests | settings, "renamed or removed: mend docs/paper.md"
+    assert named <= code | tests | settings, "renamed or removed: fix docs/paper.md"
 
 
 def test_every_departure_that_the_code_marks_is_on_the_page_of_the_paper() -> None:

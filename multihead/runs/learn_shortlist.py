@@ -12,7 +12,7 @@ from multihead.data.shards import Ids, Shards
 from multihead.storage.shortlist import Shortlist
 from multihead.text.tokenizer import EOS_ID, UNK_ID
 
-ROUNDS = 4  # of expectation and maximisation
+ROUNDS = 4  # of expectation and maximization
 RARE = 5  # times that a word has to be seen
 MAX_LINKS = 16_000_000  # word pairs learned from, about 50,000 sentences: more text changes little, and takes memory
 MAX_PAIRS = 1_000_000  # pairs that are looked at for rare words

@@ -26,9 +26,9 @@ def write_card(name: str, config: RunConfig, summary: CorpusSummary, provenance:
             *([f"{summary.description}\n"] if summary.description else []),
             f"- {summary.train_pairs:,} training pairs, {summary.valid_pairs:,} for validation",
             *_cleaning(summary),
-            f"- licence of the text: {data.license or UNKNOWN_LICENSE}\n",
+            f"- license of the text: {data.license or UNKNOWN_LICENSE}\n",
             "## Training\n",
-            *([f"- started from {Path(start).name}: its text and licence count too"] if start else []),
+            *([f"- started from {Path(start).name}: its text and license count too"] if start else []),
             f"- {provenance.steps or 0:,} steps, {provenance.target_tokens or 0:,} target tokens, "
             f"{(provenance.seconds or 0) / 60:.1f} minutes, seed {config.train.seed}",
             f"- cost as the paper counts it (time by capacity, §6.1): {provenance.flops_by_time or 0:.2g} FLOPs at "

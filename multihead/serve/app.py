@@ -227,7 +227,7 @@ async def _read(state: AppState, request: Request, model: type[Model]) -> Model:
 
 
 async def _cancel_on_disconnect(request: Request, work: Coroutine[Any, Any, Result]) -> Result:
-    """Return the result of a coroutine, which is cancelled if the client disconnects."""
+    """Return the result of a coroutine, which is canceled if the client disconnects."""
     task, disconnect = asyncio.ensure_future(work), asyncio.ensure_future(_wait_for_disconnect(request))
     try:
         await asyncio.wait([task, disconnect], return_when=asyncio.FIRST_COMPLETED)

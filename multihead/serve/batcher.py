@@ -47,7 +47,7 @@ class _Request:
     results: dict[int, Translation] = field(default_factory=dict)
 
     def is_over(self) -> bool:
-        """True if the client has cancelled or its time is over; in the latter case fail the request."""
+        """True if the client has canceled or its time is over; in the latter case fail the request."""
         if time.monotonic() > self.deadline:
             _fail(self.future, TimeoutError("the request waited too long"))
         return self.future.done()
@@ -86,14 +86,14 @@ class _Calls:
             return True
         if len(self.results) < len(self.values):
             return False
-        with suppress(InvalidStateError):  # cancelled just now
+        with suppress(InvalidStateError):  # canceled just now
             self.future.set_result(self.results)
         return True
 
 
 def _fail(future: Future[Any], error: BaseException) -> None:
     """Pass an error to the client. A Rust panic is not an `Exception` and would end the task of the event loop."""
-    with suppress(InvalidStateError):  # cancelled just now
+    with suppress(InvalidStateError):  # canceled just now
         future.set_exception(error if isinstance(error, Exception) else RuntimeError(type(error).__name__))
 
 
@@ -123,7 +123,7 @@ class Batcher:
         return self._queued_characters
 
     def submit(self, sentences: Sequence[str], config: SearchConfig, seconds: float) -> Future[list[Translation]]:
-        """Translate sentences within this time. Cancelling the future removes those that still wait."""
+        """Translate sentences within this time. Canceling the future removes those that still wait."""
         request = _Request(sentences, config, time.monotonic() + seconds, Future())
         if not sentences:
             request.future.set_result([])

@@ -1,7 +1,7 @@
 """What a translation server does, without HTTP: detect languages, translate texts and HTML, return attention weights.
 
 Work that grows with the text runs in threads, so that the event loop stays responsive. A request has one deadline and
-is admitted once; when it ends early (timeout, error or a disconnected client), its remaining work is cancelled.
+is admitted once; when it ends early (timeout, error or a disconnected client), its remaining work is canceled.
 """
 
 import asyncio
@@ -58,7 +58,7 @@ class Direction:
         self, sentences: Sequence[str], config: SearchConfig, deadline: asyncio.Timeout
     ) -> list[Translation]:
         """Translate sentences in batches with those of other requests."""
-        # Cancelling this coroutine cancels the future, which removes the sentences that still wait.
+        # Canceling this coroutine cancels the future, which removes the sentences that still wait.
         return await asyncio.wrap_future(self.batcher.submit(sentences, config, _seconds_left(deadline)))
 
     async def run_exclusive(

@@ -70,16 +70,16 @@ def test_every_head_of_every_layer_has_its_tile(opened: "Page") -> None:
 
 
 def test_a_tile_is_painted_with_its_weights(opened: "Page") -> None:
-    """One pixel a weight, and not all of one colour."""
-    size, n_colours = opened.evaluate("""() => {
+    """One pixel a weight, and not all of one color."""
+    size, n_colors = opened.evaluate("""() => {
         const canvas = document.querySelector(".tile canvas");
         const pixels = canvas.getContext("2d").getImageData(0, 0, canvas.width, canvas.height).data;
-        const colours = new Set();
-        for (let at = 0; at < pixels.length; at += 4) colours.add(pixels.slice(at, at + 3).join());
-        return [[canvas.width, canvas.height], colours.size];
+        const colors = new Set();
+        for (let at = 0; at < pixels.length; at += 4) colors.add(pixels.slice(at, at + 3).join());
+        return [[canvas.width, canvas.height], colors.size];
     }""")
     assert size == [6, 6]
-    assert n_colours > 5
+    assert n_colors > 5
 
 
 # The pointer
@@ -233,7 +233,7 @@ def test_a_narrow_screen_never_scrolls_sideways(page: "Page", attention_page: Pa
     assert page.evaluate("document.documentElement.scrollWidth") <= 380
 
 
-def test_the_dark_has_its_own_colours(page: "Page", attention_page: Path) -> None:
+def test_the_dark_has_its_own_colors(page: "Page", attention_page: Path) -> None:
     page.emulate_media(color_scheme="light")
     page.goto(attention_page.as_uri())
     background = "getComputedStyle(document.documentElement).backgroundColor"

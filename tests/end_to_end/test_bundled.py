@@ -83,7 +83,7 @@ def test_nothing_is_written_into_the_package(monkeypatch: pytest.MonkeyPatch, tm
     assert list(tmp_path.rglob("model.bin"))
 
 
-def test_its_card_names_data_licence_scores_and_limits() -> None:
+def test_its_card_names_data_license_scores_and_limits() -> None:
     text = (find_model("en-de") / "README.md").read_text(encoding="utf-8")
     for named in ("Tatoeba", "CC BY 2.0", "manythings.org/anki", "test, 2000 sentences", "## Limits", "chrF2"):
         assert named in text

@@ -1,7 +1,7 @@
 // The viewer of attention: what every head of every layer looks at, in one sentence and its translation.
 
 const byId = (id) => document.getElementById(id);
-const COLOURS = 8;
+const COLORS = 8;
 const FAINTEST = 0.02; // a line below this weight could not be seen
 
 // What is shown now: the data of one sentence, its three views, and what the reader has chosen.
@@ -79,7 +79,7 @@ const view = () => VIEWS[state.view];
 const layers = () => data.maps[state.view];
 const nHeads = () => layers()[0].length;
 const weight = (layer, head, query, key) => layers()[layer][head][query][key] / data.scale;
-const colour = (head) => `--colour: var(--head-${head % COLOURS})`;
+const color = (head) => `--color: var(--head-${head % COLORS})`;
 const percent = (share) => `${(share * 100).toFixed(share < 0.0995 ? 1 : 0)} %`;
 const largest = (numbers) => numbers.reduce((best, number, at) => (number > numbers[best] ? at : best), 0);
 
@@ -234,7 +234,7 @@ function openLayer(layer) {
 
 function makeHeads() {
   const buttons = Array.from({ length: nHeads() }, (_, head) => make("button", {
-    class: "head", type: "button", style: colour(head), title: "Peak: the largest weight of a row, averaged over rows",
+    class: "head", type: "button", style: color(head), title: "Peak: the largest weight of a row, averaged over rows",
     on: { click: () => toggle(head), dblclick: () => alone(head) },
   }, make("span", { text: `Head ${head + 1}` }), make("small", { dir: "auto" })));
   byId("heads").replaceChildren(...buttons);
@@ -310,7 +310,7 @@ function makeBipartite() {
 function makeToken(token, side, at) {
   const choose = () => state.pinned || select({ side, at });
   const leave = () => state.pinned || select(null);
-  const strips = Array.from({ length: nHeads() }, (_, head) => make("i", { style: colour(head) }));
+  const strips = Array.from({ length: nHeads() }, (_, head) => make("i", { style: color(head) }));
   return make("button", {
     class: `token${token.control ? " control" : ""}${token.inner ? " inner" : ""}`, type: "button",
     "data-side": side, "data-at": at, "aria-pressed": "false", title: token.text,
@@ -341,8 +341,8 @@ function tell() {
 
 function showLines() {
   const picture = byId("bipartite").querySelector("svg");
-  const centres = (side) => tokens(side).map((node) => node.offsetTop + node.offsetHeight / 2);
-  const [left, right] = [centres("queries"), centres("keys")];
+  const centers = (side) => tokens(side).map((node) => node.offsetTop + node.offsetHeight / 2);
+  const [left, right] = [centers("queries"), centers("keys")];
   const width = picture.clientWidth;
   const spread = Math.min(2.6, 16 / nHeads()); // heads run side by side, so that none hides another
   const lines = [];
@@ -354,8 +354,8 @@ function showLines() {
       const [y1, y2, middle] = [left[query] + shift, right[key] + shift, width / 2];
       lines.push(draw("path", {
         d: `M0 ${y1.toFixed(1)}C${middle} ${y1.toFixed(1)} ${middle} ${y2.toFixed(1)} ${width} ${y2.toFixed(1)}`,
-        style: colour(head), opacity: share.toFixed(3), "stroke-width": (0.7 + (spread - 0.5) * share).toFixed(2),
-        ...(head < COLOURS ? {} : { "stroke-dasharray": "5 3" }), // colours repeat after eight heads, strokes differ
+        style: color(head), opacity: share.toFixed(3), "stroke-width": (0.7 + (spread - 0.5) * share).toFixed(2),
+        ...(head < COLORS ? {} : { "stroke-dasharray": "5 3" }), // colors repeat after eight heads, strokes differ
       }));
     }));
   }
@@ -395,7 +395,7 @@ function showStrips(nodes) {
 
 // Heat maps
 
-// From paper to ink through one hue and its neighbours, even in lightness; in the dark from ink to paper.
+// From paper to ink through one hue and its neighbors, even in lightness; in the dark from ink to paper.
 const RAMPS = {
   light: ["#fbfcfd", "#dcecf3", "#b0d5e5", "#78b6d6", "#4592c4", "#276cae", "#1b478d", "#141f57"],
   dark: ["#151b22", "#17293d", "#174163", "#1c5d8b", "#3480b0", "#63a5cb", "#a3cde1", "#eaf6fa"],
@@ -413,13 +413,13 @@ function ramp() {
 }
 
 function paint(canvas, rows) { // one pixel a weight; the style sheet makes it large, unblurred
-  const colours = ramp();
+  const colors = ramp();
   [canvas.width, canvas.height] = [rows[0].length, rows.length];
   const context = canvas.getContext("2d");
   const image = context.createImageData(canvas.width, canvas.height);
   rows.flat().forEach((number, at) => {
     const level = Math.round(255 * Math.sqrt(number / data.scale)); // low weights should be seen too
-    image.data.set([...colours[level], 255], at * 4);
+    image.data.set([...colors[level], 255], at * 4);
   });
   context.putImageData(image, 0, 0);
   return canvas;
@@ -432,7 +432,7 @@ function showScale() {
 function showGrid() {
   const grid = byId("grid");
   grid.style.gridTemplateColumns = `auto repeat(${nHeads()}, minmax(0, 124px))`;
-  const names = Array.from({ length: nHeads() }, (_, head) => make("span", { class: "name dot", style: colour(head), text: head + 1 }));
+  const names = Array.from({ length: nHeads() }, (_, head) => make("span", { class: "name dot", style: color(head), text: head + 1 }));
   const tiles = [];
   const rows = layers().flatMap((heads, layer) => [
     make("button", { class: "name layer", type: "button", tabindex: "-1", "data-layer": layer, text: layer + 1, title: `Show layer ${layer + 1}`, on: { click: () => openLayer(layer) } }),

@@ -341,7 +341,7 @@ def test_big_has_213_million_parameters_with_a_vocabulary_of_36_000() -> None:
 
 
 def test_a_new_model_is_about_as_uncertain_as_its_vocabulary() -> None:
-    """Initialisation is sane: the first loss is near that of a uniform guess."""
+    """Initialization is sane: the first loss is near that of a uniform guess."""
     torch.manual_seed(0)
     model = Transformer(configure(preset("tiny"), {"model.vocab_size": 1000}).model).eval()
     target = torch.randint(4, 1000, (8, 20))

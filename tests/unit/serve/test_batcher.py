@@ -209,8 +209,8 @@ def test_calls_end_when_nobody_waits_for_them_or_their_time_is_over(one: Batcher
     late = one.run_exclusive(slow, range(100), 0.2)
     with pytest.raises(TimeoutError):
         late.result(10)
-    cancelled = one.run_exclusive(slow, range(100), 10)
-    assert cancelled.cancel()
+    canceled = one.run_exclusive(slow, range(100), 10)
+    assert canceled.cancel()
     wait_until_nothing_waits(one)
     assert len(called) < 50
 

@@ -1,4 +1,4 @@
-"""The engine of torch: the same for a sentence whatever its batch, its neighbours and the number of threads."""
+"""The engine of torch: the same for a sentence whatever its batch, its neighbors and the number of threads."""
 
 import random
 from collections.abc import Sequence

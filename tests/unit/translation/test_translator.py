@@ -100,7 +100,7 @@ def test_a_missing_file_is_refused_before_anything_is_read(tmp_path: Path) -> No
 def test_a_batch_equals_its_sentences_alone(
     trained: Path, monkeypatch: pytest.MonkeyPatch, beam: int, engine: str
 ) -> None:
-    """Batch sizes 1, 7 and 64, shuffled neighbours; half of the text is unlike the training text."""
+    """Batch sizes 1, 7 and 64, shuffled neighbors; half of the text is unlike the training text."""
     translator = multihead.load(trained, engine=engine)
     rng = random.Random(1)
     odd = [" ".join(rng.choices("abcxyz123", k=rng.randint(1, 12))) for _ in range(64)]
