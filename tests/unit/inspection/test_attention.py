@@ -1,4 +1,4 @@
-"""Attention maps: they are what the model does, they align words, and they are shown safely."""
+"""Attention maps equal what the model computes, align words, and are displayed safely."""
 
 import json
 import re
@@ -69,7 +69,7 @@ def test_rows_sum_to_one(shape: dict[str, object]) -> None:
         np.testing.assert_allclose(weights.sum(axis=-1), 1, atol=1e-5)
 
 
-def test_a_later_token_weighs_exactly_nothing() -> None:
+def test_a_later_token_has_weight_exactly_0() -> None:
     _, decoder, _ = record(make(), SOURCE, TARGET)
     assert np.count_nonzero(np.triu(decoder, 1)) == 0
     assert np.count_nonzero(np.tril(decoder)) == decoder.shape[0] * decoder.shape[1] * 21
@@ -210,7 +210,7 @@ def data_of(page: str) -> Any:
     return json.loads(found[1])
 
 
-def test_the_page_names_no_other_machine(maps: AttentionMaps, tmp_path: Path) -> None:
+def test_the_page_loads_nothing_from_the_network(maps: AttentionMaps, tmp_path: Path) -> None:
     page = page_of(maps, tmp_path / "page.html")
     names_of_formats = "http://www.w3.org/2000/svg"  # a name, which is never asked for
     assert not re.search(r"https?://|\bsrc=|\bhref=|@import|url\(", page.replace(names_of_formats, ""))

@@ -80,7 +80,7 @@ def test_attention_equals_equation_1_by_loops() -> None:
     torch.testing.assert_close(attention(q, k, v, mask), expected, atol=1e-5, rtol=0)
 
 
-def test_a_masked_key_weighs_exactly_0() -> None:
+def test_a_masked_key_has_weight_exactly_0() -> None:
     mask = torch.tensor([[True, False, True]])
     weights = attention_weights(torch.randn(2, 4), torch.randn(3, 4), mask)
     assert weights[:, 1].tolist() == [0.0, 0.0]
@@ -196,7 +196,7 @@ def test_sentences_may_have_different_numbers_of_rows() -> None:
     torch.testing.assert_close(torch.stack(logits, dim=1), model(source[owners], target), atol=1e-5, rtol=1e-5)
 
 
-def test_only_the_words_that_are_given_can_be_said() -> None:
+def test_only_the_allowed_tokens_have_logits() -> None:
     model, source, target, words = (
         make(output_bias=True, tie_embeddings="none"),
         ids(2, 6),
@@ -262,7 +262,7 @@ def test_a_shifted_position_is_a_linear_function_of_the_position() -> None:
     torch.testing.assert_close(table[:-offset] @ turn, table[offset:], atol=1e-5, rtol=0)
 
 
-def test_positions_past_the_last_are_refused_in_words() -> None:
+def test_more_tokens_than_positions_are_refused() -> None:
     with pytest.raises(ValueError, match="25 tokens are more than the 24 positions"):
         make()(ids(1, 25), ids(1, 3))
 
@@ -272,10 +272,10 @@ def test_positions_past_the_last_are_refused_in_words() -> None:
 
 def test_dropout_sits_on_sublayers_and_embeddings_only() -> None:
     model = Transformer(tiny_shape(dropout=0.25))
-    places = [name for name, module in model.named_modules() if isinstance(module, Dropout)]
+    names = [name for name, module in model.named_modules() if isinstance(module, Dropout)]
     sublayers = 2 * 2 + 2 * 3
-    assert len(places) == 1 + sublayers
-    assert all(name == "dropout" or ".residual_" in name for name in places)
+    assert len(names) == 1 + sublayers
+    assert all(name == "dropout" or ".residual_" in name for name in names)
 
 
 @pytest.mark.parametrize("p", [0.1, 0.25, 0.5])
@@ -288,8 +288,8 @@ def test_dropout_drops_its_share_and_keeps_the_mean(p: float) -> None:
     assert not torch.equal(x, Dropout(p)(torch.ones(1000, 333)))
 
 
-def test_dropout_drops_neighbours_independently() -> None:
-    """Four places share a random number: none of its bits may say anything about another's."""
+def test_dropout_drops_neighbors_independently() -> None:
+    """Four elements share a random number, whose bits must be independent."""
     torch.manual_seed(0)
     dropped = (Dropout(0.5)(torch.ones(4, 100_000)) == 0).float().flatten()
     for distance in (1, 2, 3, 4, 8):

@@ -1,4 +1,4 @@
-"""What stands in the place of the paper's parts: each against its definition by loops, and each as good a citizen."""
+"""Variants of the paper's parts: each against its definition by loops, and in a whole model."""
 
 import math
 
@@ -52,8 +52,8 @@ def ids(*size: int) -> Tensor:
     return torch.randint(4, 31, size, generator=torch.Generator().manual_seed(sum(size)))
 
 
-def all_real(n_places: int, n_sentences: int = 1) -> Tensor:
-    return torch.ones(n_sentences, 1, 1, n_places, dtype=torch.bool)
+def all_real(n_positions: int, n_sentences: int = 1) -> Tensor:
+    return torch.ones(n_sentences, 1, 1, n_positions, dtype=torch.bool)
 
 
 def assert_same(one: Tensor, other: Tensor) -> None:
@@ -104,15 +104,15 @@ def test_relative_positions_are_those_of_shaw() -> None:
         assert_same(out[0, 0, i], expected)
 
 
-# Attention to some places
+# Sparse attention
 
 
-def sees_by_loops(mixer: SparseAttention, n_places: int) -> Tensor:
-    n_blocks = math.ceil(n_places / mixer.reach)
-    seen = torch.zeros(n_places, n_places, dtype=torch.bool)
-    for here in range(n_places):
+def sees_by_loops(mixer: SparseAttention, n_positions: int) -> Tensor:
+    n_blocks = math.ceil(n_positions / mixer.reach)
+    seen = torch.zeros(n_positions, n_positions, dtype=torch.bool)
+    for here in range(n_positions):
         drawn = {int(draw) % n_blocks for draw in mixer.draws[here // mixer.reach]}
-        for there in range(n_places):
+        for there in range(n_positions):
             near = abs(here - there) <= mixer.reach
             is_global = here < mixer.n_global or there < mixer.n_global
             seen[here, there] = near or is_global or there // mixer.reach in drawn
@@ -121,30 +121,30 @@ def sees_by_loops(mixer: SparseAttention, n_places: int) -> Tensor:
     return seen
 
 
-@pytest.mark.parametrize("n_places", [1, 2, 5, 8, 23])
+@pytest.mark.parametrize("n_positions", [1, 2, 5, 8, 23])
 @pytest.mark.parametrize(("n_global", "n_random"), [(0, 0), (2, 0), (0, 2), (3, 2)])
 @pytest.mark.parametrize("score", ["scaled", "additive"])
 def test_sparse_attention_is_full_attention_under_a_mask(
-    n_places: int, n_global: int, n_random: int, score: str
+    n_positions: int, n_global: int, n_random: int, score: str
 ) -> None:
     mixer = SparseAttention(shape(attention_score=score), 1, False, n_global, n_random).double()
-    x = numbers(2, n_places, 12)
-    seen = sees_by_loops(mixer, n_places)
-    assert torch.equal(mixer.dense_mask(x, all_real(n_places, 2)), seen.expand(2, 1, -1, -1))
-    assert_same(mixer(x, all_real(n_places, 2)), mixer.heads(x, seen))
+    x = numbers(2, n_positions, 12)
+    seen = sees_by_loops(mixer, n_positions)
+    assert torch.equal(mixer.dense_mask(x, all_real(n_positions, 2)), seen.expand(2, 1, -1, -1))
+    assert_same(mixer(x, all_real(n_positions, 2)), mixer.heads(x, seen))
 
 
-@pytest.mark.parametrize("n_places", [1, 2, 7, 20])
-def test_local_attention_of_a_decoder_looks_back_half_a_window(n_places: int) -> None:
+@pytest.mark.parametrize("n_positions", [1, 2, 7, 20])
+def test_local_attention_of_a_decoder_looks_back_half_a_window(n_positions: int) -> None:
     mixer = SparseAttention(shape(), 0, True).double()
-    x, seen = numbers(2, n_places, 12), sees_by_loops(mixer, n_places)
-    assert_same(mixer(x, torch.ones(n_places, n_places, dtype=torch.bool).tril()), mixer.heads(x, seen))
+    x, seen = numbers(2, n_positions, 12), sees_by_loops(mixer, n_positions)
+    assert_same(mixer(x, torch.ones(n_positions, n_positions, dtype=torch.bool).tril()), mixer.heads(x, seen))
 
 
 def test_sparse_attention_never_holds_a_square() -> None:
     """The largest tensor that a layer keeps for its gradient grows with the length, not with its square."""
 
-    def largest(n_places: int) -> int:
+    def largest(n_positions: int) -> int:
         mixer, kept = SparseAttention(shape(max_len=4096), 0, False, 2, 1), [torch.zeros(0)]
 
         def keep(tensor: Tensor) -> Tensor:
@@ -152,7 +152,7 @@ def test_sparse_attention_never_holds_a_square() -> None:
             return tensor
 
         with torch.autograd.graph.saved_tensors_hooks(keep, lambda tensor: tensor):
-            mixer(torch.randn(1, n_places, 12), all_real(n_places))
+            mixer(torch.randn(1, n_positions, 12), all_real(n_positions))
         return max(tensor.numel() for tensor in kept)
 
     assert largest(2048) <= 2.1 * largest(1024)
@@ -190,10 +190,10 @@ def test_a_recurrent_encoder_reads_from_both_ends(kind: type[nn.LSTM] | type[nn.
         cell = cells[kind](12, 6).double()
         cell.load_state_dict({name.removesuffix("_l0"): value for name, value in network.state_dict().items()})
         state, outputs = None, {}
-        for place in order:
-            state = cell(x[:, place], state)
-            outputs[place] = state[0] if isinstance(state, tuple) else state
-        ends.append([outputs[place] for place in range(5)])
+        for position in order:
+            state = cell(x[:, position], state)
+            outputs[position] = state[0] if isinstance(state, tuple) else state
+        ends.append([outputs[position] for position in range(5)])
     expected = torch.stack([torch.cat(both, dim=-1) for both in zip(*ends, strict=True)], dim=1)
     assert_same(mixer(x, all_real(5)), expected)
 
@@ -206,16 +206,16 @@ def test_a_convolution_covers_its_kernel(causal: bool, kernel: int, dilation: in
     assert bias is not None
     out = mixer(x, all_real(9))
     first = -(kernel - 1) * dilation if causal else -((kernel - 1) * dilation // 2)
-    for place in range(9):
+    for position in range(9):
         expected = bias.clone()
         for tap in range(kernel):
-            at = place + first + tap * dilation
+            at = position + first + tap * dilation
             if 0 <= at < 9:
                 expected = expected + weight[:, :, tap] @ x[0, at]
-        assert_same(out[0, place], expected)
+        assert_same(out[0, position], expected)
 
 
-def test_a_separable_convolution_mixes_places_and_then_dimensions() -> None:
+def test_a_separable_convolution_mixes_positions_and_then_dimensions() -> None:
     mixer = Convolution(shape(), False, separable=True).double()
     assert isinstance(mixer.last, nn.Linear)
     assert mixer.convolution.bias is not None
@@ -255,7 +255,7 @@ def test_padding_changes_nothing(choice: dict[str, object]) -> None:
 
 
 @every_choice
-def test_no_place_of_the_target_sees_a_later_one(choice: dict[str, object]) -> None:
+def test_no_position_of_the_target_sees_a_later_one(choice: dict[str, object]) -> None:
     model = make(**choice)
     target = ids(1, 9)
     changed = target.clone()
@@ -294,7 +294,7 @@ def test_every_weight_is_reached_by_the_gradient(choice: dict[str, object]) -> N
 
 
 @every_choice
-def test_what_can_be_looked_at_sums_to_one(choice: dict[str, object]) -> None:
+def test_recorded_weights_sum_to_one(choice: dict[str, object]) -> None:
     model = make(**choice)
     encoder, decoder, cross = record(model, ids(9).tolist(), ids(7).tolist())
     assert cross.shape == (2, 3, 7, 9)
@@ -304,7 +304,7 @@ def test_what_can_be_looked_at_sums_to_one(choice: dict[str, object]) -> None:
         np.testing.assert_allclose(weights.sum(axis=-1), 1, atol=1e-5)
 
 
-def test_what_is_looked_at_is_what_was_used() -> None:
+def test_recorded_weights_are_those_that_were_used() -> None:
     model = make(encoder_mixer="bigbird", positions="sinusoidal")
     layer, x = model.encoder[0], numbers(1, 20, 12)
     mixer = layer.self_attention
@@ -313,11 +313,11 @@ def test_what_is_looked_at_is_what_was_used() -> None:
     assert_same(mixer.heads.merge(mixer.weights(x, all_real(20)) @ v), mixer(x, all_real(20)))
 
 
-# What cannot be
+# Invalid combinations
 
 
 @pytest.mark.parametrize(("mixer", "name"), [("linformer", "Linformer"), ("bigbird", "BigBird")])
-def test_what_sees_all_is_refused_in_the_decoder(mixer: str, name: str) -> None:
+def test_mixers_that_are_not_causal_are_refused_in_the_decoder(mixer: str, name: str) -> None:
     with pytest.raises(UsageError, match=f"decoder_mixer={mixer}: {name} is not causal"):
         shape(decoder_mixer=mixer)
 
@@ -328,7 +328,7 @@ def test_relative_positions_need_full_scaled_attention(others: dict[str, object]
         shape(positions="relative", **others)
 
 
-def test_the_paper_is_made_by_both_and_the_rest_by_one() -> None:
+def test_the_standard_model_needs_no_builder_and_variants_do() -> None:
     torch.manual_seed(1)
     paper = Transformer(shape())
     torch.manual_seed(1)
