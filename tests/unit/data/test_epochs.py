@@ -47,7 +47,7 @@ def test_no_batch_is_over_budget(lengths: Lengths, budget: int) -> None:
 
 @given(lengths=lengths_strategy, budget=st.integers(41, 300))
 def test_a_batch_is_cut_off_only_when_it_is_nearly_full(lengths: Lengths, budget: int) -> None:
-    """At least 0.9 of the pairs that would fit, so there are at most so many batches."""
+    """A batch has at least 0.9 of the pairs that would fit, which limits the number of batches."""
     fewest = max(math.ceil(int(lengths[:, side].sum() + len(lengths)) / budget) for side in (0, 1))
     longest = int(lengths.max()) + 1
     most_needed = math.ceil(len(lengths) / math.ceil(0.9 * (budget // longest)))
@@ -55,7 +55,7 @@ def test_a_batch_is_cut_off_only_when_it_is_nearly_full(lengths: Lengths, budget
 
 
 def test_the_sizes_of_batches_are_few_and_round() -> None:
-    """Five binary digits and then zeros, but for what is left at the end: CPUs compile products for every shape."""
+    """Five significant bits, except for the last batch: CPUs compile matrix products for every shape."""
     lengths = np.random.default_rng(0).integers(4, 40, (20_000, 2)).astype(np.int32)
     sizes = [len(batch) for batch in plan_window(lengths, 4096, 1, 0)]
     assert sum(size >= 1 << 5 and f"{size:b}"[5:].strip("0") != "" for size in sizes) <= 1
