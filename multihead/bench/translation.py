@@ -16,7 +16,7 @@ import torch
 
 from multihead.bench.timing import timed
 from multihead.concurrency import run_in_subprocess
-from multihead.config.schema import SearchConfig
+from multihead.config.schema import ALPHA, BEAM, SearchConfig
 from multihead.data.embedded_corpus import embedded_pairs
 from multihead.errors import UsageError, UserError
 from multihead.evaluation.metrics import bleu
@@ -147,11 +147,11 @@ def measure_latency(model: str, line: str) -> Latency:
     )
 
 
-_CTRANSLATE2_SCRIPT = """
+_CTRANSLATE2_SCRIPT = f"""
 import sys, ctranslate2, tokenizers
 tokenizer = tokenizers.Tokenizer.from_file(sys.argv[1] + "/tokenizer.json")
 translator = ctranslate2.Translator(sys.argv[1], intra_threads=1)
-result = translator.translate_batch([tokenizer.encode(sys.argv[2]).tokens], beam_size=4, length_penalty=0.6)
+result = translator.translate_batch([tokenizer.encode(sys.argv[2]).tokens], beam_size={BEAM}, length_penalty={ALPHA})
 ids = [tokenizer.token_to_id(token) for token in result[0].hypotheses[0]]
 print(tokenizer.decode(ids))
 """
@@ -173,7 +173,7 @@ def _warm_ctranslate2(model: str, line: str) -> float:
 
     def translate() -> str:
         source = tokenizer.tokens(tokenizer.encode(line))
-        result = engine.translate_batch([source], beam_size=4, length_penalty=0.6)[0]
+        result = engine.translate_batch([source], beam_size=BEAM, length_penalty=ALPHA)[0]
         return tokenizer.decode([ids[piece] for piece in result.hypotheses[0]])
 
     return _median_seconds(translate)

@@ -8,7 +8,7 @@ import typer
 
 from multihead.cli.options import Beam, Engine, Json, Model
 from multihead.config.resolve import search_config
-from multihead.config.schema import BEAM, check_engine
+from multihead.config.schema import check_engine
 from multihead.console import make_table
 
 
@@ -36,7 +36,7 @@ def bench_translate_command(
     model: Model,
     source: Annotated[Path | None, typer.Option(help="Text to translate.  [default: the embedded corpus]")] = None,
     reference: Annotated[Path | None, typer.Option(help="Reference translation, for BLEU.")] = None,
-    beam: Beam = BEAM,
+    beam: Beam = None,
     sentences: Annotated[int, typer.Option(min=1, help="Maximum number of sentences.")] = 2000,
     growth: Annotated[bool, typer.Option("--growth", help="Also vary beam and length.")] = False,
     picture: Annotated[Path | None, typer.Option(help="Write a .png picture of speed against BLEU.")] = None,

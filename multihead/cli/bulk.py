@@ -7,7 +7,7 @@ import typer
 
 from multihead.cli.options import Alpha, Beam, Engine, Model, NoGuard, Split
 from multihead.config.resolve import search_config
-from multihead.config.schema import BEAM, check_engine
+from multihead.config.schema import check_engine
 from multihead.console import say
 
 
@@ -23,7 +23,7 @@ def bulk_command(
     address: Annotated[
         str | None, typer.Option(help="Address of a Ray cluster.  [default: start one on this machine]")
     ] = None,
-    beam: Beam = BEAM,
+    beam: Beam = None,
     alpha: Alpha = None,
     split: Split = None,
     engine: Engine = "auto",

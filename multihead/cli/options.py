@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 
 from multihead.config.resolve import search_config
-from multihead.config.schema import ALPHA, ENGINES, SearchConfig, check_engine
+from multihead.config.schema import ALPHA, BEAM, ENGINES, SearchConfig, check_engine
 from multihead.errors import UsageError
 
 Model = Annotated[str, typer.Argument(help="A model folder, the name of a bundled model, or hf:owner/name.")]
@@ -49,7 +49,7 @@ TargetLang = Annotated[str | None, typer.Option(help="Target language.")]
 RunFile = Annotated[Path | None, typer.Option("--config", help="A TOML file with settings: [train] warmup = 8000.")]
 
 
-Beam = Annotated[int, typer.Option(help="Beam size; 1 is greedy.")]
+Beam = Annotated[int | None, typer.Option(help=f"Beam size; 1 is greedy.  [default: {BEAM}]")]
 Alpha = Annotated[
     float | None,
     typer.Option(help=f"Length penalty ((5 + length) / 6)^alpha.  [default: what the model stores, else {ALPHA}]"),
@@ -63,7 +63,7 @@ Split = Annotated[
 ]
 Engine = Annotated[
     str,
-    typer.Option(help=f"{', '.join(ENGINES)}. auto: CTranslate2 where it can, one sentence at a time; else torch."),
+    typer.Option(help=f"{', '.join(ENGINES)}; auto chooses the fastest."),
 ]
 Exact = Annotated[bool, typer.Option("--exact", help="The reference search: torch in float32, no shortlist, no guard.")]
 NoGuard = Annotated[

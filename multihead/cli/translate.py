@@ -6,7 +6,6 @@ from typing import Annotated
 import typer
 
 from multihead.cli.options import Alpha, Beam, Engine, Exact, Json, Model, NoGuard, Split, engine_name, search_options
-from multihead.config.schema import BEAM
 from multihead.console import say
 from multihead.errors import UsageError
 
@@ -20,7 +19,7 @@ def translate_command(
     output_file: Annotated[
         Path, typer.Option("--output", "-o", help="File to write: plain, .gz, or - for stdout.")
     ] = Path("-"),
-    beam: Beam = BEAM,
+    beam: Beam = None,
     alpha: Alpha = None,
     split: Split = None,
     n_best: Annotated[int, typer.Option(help="Number of translations per line, separated by tabs.")] = 1,
@@ -77,7 +76,7 @@ def evaluate_command(
     model: Model,
     source: Annotated[Path, typer.Option(help="Text to translate.")],
     reference: Annotated[Path, typer.Option(help="Reference translation, line by line.")],
-    beam: Beam = BEAM,
+    beam: Beam = None,
     alpha: Alpha = None,
     split: Split = None,
     compare: Annotated[str | None, typer.Option(help="A second model to compare with, by paired bootstrap.")] = None,
@@ -104,7 +103,7 @@ def inspect_command(
     text: Annotated[str, typer.Argument(help="The sentence to translate.")],
     output: Annotated[Path, typer.Option(help="File to write: page.html or picture.png.")],
     translation: Annotated[str | None, typer.Option(help="Translation to inspect instead of the model's own.")] = None,
-    beam: Beam = BEAM,
+    beam: Beam = None,
 ) -> None:
     """Show the attention of every layer and head, as a self-contained page or a picture."""
     if output.suffix not in (".html", ".png"):

@@ -1,1 +1,13 @@
-"""TODO."""
+"""The life of a training run: its folder, its settings, its clock and its messages.
+
+train: `multihead train`, from a request to a published model.
+request: what a user asks for.
+setup: decides what a new run is, or how an existing one is resumed.
+sizing: chooses the preset that fits a text and a time budget.
+base_model: the model that fine-tuning starts from.
+estimate: `multihead plan`, the time, memory and disk that a run will need.
+loop: when to log, validate, save and stop.
+log, signals: log files and progress; SIGTERM and Ctrl-C.
+publish: chooses weights and writes the model folder.
+tuning, learn_shortlist, model_card: its search settings, its shortlist and its README.md.
+"""

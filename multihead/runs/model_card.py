@@ -11,7 +11,7 @@ UNKNOWN_LICENSE = "not given (`--set data.license=...`); fill it in before you s
 
 
 def write_card(name: str, config: RunConfig, summary: CorpusSummary, provenance: Provenance) -> str:
-    """README.md of a model folder."""
+    """Return the README.md of a model folder."""
     model, data, start = config.model, config.data, config.train.base_model
     languages = f"{data.source_lang or '?'} → {data.target_lang or '?'}"
     return "\n".join(
@@ -28,12 +28,12 @@ def write_card(name: str, config: RunConfig, summary: CorpusSummary, provenance:
             *_cleaning(summary),
             f"- license of the text: {data.license or UNKNOWN_LICENSE}\n",
             "## Training\n",
-            *([f"- started from {Path(start).name}: its text and license count too"] if start else []),
+            *([f"- fine-tuned from {Path(start).name}: the license of its text applies too"] if start else []),
             f"- {provenance.steps or 0:,} steps, {provenance.target_tokens or 0:,} target tokens, "
             f"{(provenance.seconds or 0) / 60:.1f} minutes, seed {config.train.seed}",
-            f"- cost as the paper counts it (time by capacity, §6.1): {provenance.flops_by_time or 0:.2g} FLOPs at "
+            f"- cost as in the paper (time by capacity, §6.1): {provenance.flops_by_time or 0:.2g} FLOPs at "
             f"{(provenance.matmul_flops or 0) / 1e9:.0f} GFLOPS; "
-            f"counted by operations: {provenance.flops_counted or 0:.2g}",
+            f"counted operations: {provenance.flops_counted or 0:.2g}",
             f"- published: {provenance.published}\n",
             "## Scores\n",
             "| set | score | value | signature |",
@@ -48,7 +48,7 @@ def write_card(name: str, config: RunConfig, summary: CorpusSummary, provenance:
 
 
 def _escape_cell(text: str) -> str:
-    return text.replace("|", "\\|")  # a bare one would end the cell
+    return text.replace("|", "\\|")  # an unescaped one would end the cell
 
 
 def _cleaning(summary: CorpusSummary) -> list[str]:

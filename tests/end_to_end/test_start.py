@@ -68,7 +68,7 @@ def test_a_run_begins_with_the_shape_vocabulary_and_weights_of_its_model(
 
 def test_the_card_and_the_facts_name_the_model(request_from: TrainingRequest, trained: Path) -> None:
     train(request_from)
-    assert f"started from {trained.name}:" in (request_from.output / "README.md").read_text(encoding="utf-8")
+    assert f"fine-tuned from {trained.name}:" in (request_from.output / "README.md").read_text(encoding="utf-8")
     assert read_provenance(request_from.output).started_from == str(trained)
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 
-from multihead.config.schema import ModelConfig, RunConfig
+from multihead.config.schema import ALPHA, BEAM, ModelConfig, RunConfig
 from multihead.errors import UserError
 from multihead.interop.marian.format import (
     MAX_TOKENS,
@@ -132,8 +132,8 @@ def _marian_config(config: ModelConfig, vocabulary: VocabularyMapping) -> dict[s
 def _generation(config: ModelConfig, vocabulary: VocabularyMapping) -> dict[str, object]:
     """Return the paper's search as far as `generate` supports it: its length penalty is length^alpha."""
     return {
-        "num_beams": 4,
-        "length_penalty": 0.6,
+        "num_beams": BEAM,
+        "length_penalty": ALPHA,
         "max_length": min(config.max_len, MAX_TOKENS + 1),
         "bad_words_ids": [[id] for id in sorted({vocabulary.pad_id, vocabulary.start_id})],
         "pad_token_id": vocabulary.pad_id,
