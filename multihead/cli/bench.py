@@ -21,7 +21,7 @@ def bench_train_command(
     growth: Annotated[bool, typer.Option("--growth", help="Also vary batch, vocabulary and length.")] = False,
     as_json: Json = False,
 ) -> None:
-    """Tokens per second of training, beside a plain torch.nn.Transformer loop and this machine's matrix-multiply peak."""
+    """Tokens per second of training, beside a plain torch.nn.Transformer loop and the matrix-multiply peak."""
     from multihead.bench.training import bench_growth, bench_training
 
     report = bench_training(preset_name, data, steps, batch_tokens, vocab_size)

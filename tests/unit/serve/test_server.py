@@ -171,12 +171,13 @@ def test_too_much_is_refused_at_once_and_what_is_taken_is_done(start: Start) -> 
 
 def test_a_server_that_is_asked_to_leave_finishes_what_it_has(start: Start) -> None:
     """SIGTERM with 100 requests under way: every one of them is answered, and the process ends well."""
-    leaving = start()
+    leaving = start("--timeout=120")
 
     async def ask(client: httpx.AsyncClient, n: int) -> str:
         text = " ".join(SENTENCES[(n + more) % len(SENTENCES)] for more in range(10))
         fields = {"q": text, "source": "en", "target": "de"}
         answer = await client.post(leaving.address + "/translate", json=fields)
+        assert answer.status_code == 200, answer.text
         return str(answer.json()["translatedText"])
 
     async def ask_and_stop() -> list[str]:
