@@ -12,6 +12,7 @@ from multihead.concurrency import map_in_threads
 from multihead.config.resolve import search_config
 from multihead.config.schema import ModelSearch, RunConfig, SearchConfig, check_engine
 from multihead.errors import UserError
+from multihead.inspection.attention_maps import AttentionMaps, word_alignment
 from multihead.interop.hub import find_model
 from multihead.storage.model_folder import ModelFolder
 from multihead.text.lines import MAX_CHARACTERS
@@ -24,7 +25,6 @@ from multihead.translation.guard import Guard, GuardedResult
 from multihead.translation.segments import Segmenter, SourceLine
 
 if TYPE_CHECKING:
-    from multihead.inspection.attention_maps import AttentionMaps
     from multihead.model.transformer import Transformer
 
 
@@ -118,7 +118,7 @@ class Translator:
         """Return the sentences of a text and the gaps around them, as `stream` splits it by default."""
         return self.segmenter.sentences(text, self.search.split)
 
-    def attention(self, text: str, translation: str | None = None, **search: object) -> "AttentionMaps":
+    def attention(self, text: str, translation: str | None = None, **search: object) -> AttentionMaps:
         """Return the attention weights of every layer and head for a sentence and its translation.
 
         Without a `translation`, the model translates the sentence first.
@@ -149,8 +149,6 @@ class Translator:
 
     def _alignment(self, line: SourceLine, results: list[GuardedResult]) -> list[tuple[int, int, float]]:
         """Return the alignment of all segments, with words counted over the whole text."""
-        from multihead.inspection.attention_maps import word_alignment  # needs torch
-
         alignment: list[tuple[int, int, float]] = []
         n_sources = n_targets = 0
         for segment, result in zip(line.segments, results, strict=True):
@@ -162,7 +160,7 @@ class Translator:
             n_targets += len(group_words(maps.target_tokens[1:]))
         return alignment
 
-    def _record(self, source: Segment, target: list[int]) -> "AttentionMaps":
+    def _record(self, source: Segment, target: list[int]) -> AttentionMaps:
         from multihead.inspection.record import record_attention  # needs torch
 
         return record_attention(self.models[0], self.tokenizer, source.ids, target, source.heads)
