@@ -229,7 +229,7 @@ def test_a_model_to_start_from_may_be_spelled_in_other_ways(
         given = {**settings, "train.steps": steps, "train.base_model": name}
         train(replace(quick_request, preset=None, settings=given))
         assert published_step(quick_request.output) == steps
-    with pytest.raises(UsageError, match=r"has train\.base_model=model, not en-de"):
+    with pytest.raises(UsageError, match=r"has train\.base_model=model, but --set sets train\.base_model=en-de"):
         train(replace(quick_request, preset=None, settings={**settings, "train.base_model": "en-de"}))
 
 
