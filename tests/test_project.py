@@ -21,7 +21,7 @@ PACKAGE = ROOT / "multihead"
 # A package imports only from those before it.
 ORDER = (
     *("errors", "console", "concurrency", "config", "text", "storage", "figures", "data", "hardware", "model"),
-    *("inspection", "interop", "translation", "evaluation", "distributed", "training", "runs"),
+    *("inspection", "interop", "translation", "evaluation", "lesson", "distributed", "training", "runs"),
     *("bulk", "serve", "bench", "paper", "__init__", "cli", "__main__"),
 )
 
@@ -29,7 +29,7 @@ ORDER = (
 NEED_TORCH = set(
     """
     bench.plain_transformer bench.timing bench.training bench.translation distributed hardware.device inspection.record
-    interop.onnx_graphs model.build model.dropout model.incremental model.transformer model.variants model.weights
+    inspection.trace    interop.onnx_graphs model.build model.dropout model.incremental model.transformer model.variants model.weights
     paper.positions paper.table1 paper.table2 paper.table3 paper.table3_study runs.base_model runs.estimate runs.log
     runs.loop runs.publish runs.setup runs.sizing runs.train runs.tuning training.batch training.checkpoint
     training.loss training.metrics training.objective training.optimizers training.trainer training.validation

@@ -5,7 +5,7 @@ from typing import Any
 
 import typer
 
-from multihead.cli import bench, bulk, models, paper, serve, train, translate
+from multihead.cli import bench, bulk, explain, models, paper, serve, train, translate
 from multihead.console import run_and_report_errors
 
 Commands = dict[str, Callable[..., Any]]
@@ -17,6 +17,7 @@ COMMANDS: Commands = {
     "translate": translate.translate_command,
     "evaluate": translate.evaluate_command,
     "inspect": translate.inspect_command,
+    "explain": explain.explain_command,
     "export": models.export_command,
     "import": models.import_command,
     "serve": serve.serve_command,

@@ -1,21 +1,15 @@
-"""Record attention weights with forward hooks, so that the model needs no code for it.
+"""Attention weights of a sentence and its translation, as a view of the trace.
 
 Shapes as in attention_maps.py.
 """
 
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
-from typing import Any, cast
-
-import torch
-from torch import Tensor, nn
+import numpy as np
 
 from multihead.inspection.attention_maps import Array, AttentionMaps
-from multihead.model.transformer import DecoderLayer, EncoderLayer, MultiHeadAttention, Transformer
+from multihead.inspection.trace import record_trace
+from multihead.model.transformer import Transformer
 from multihead.text.dependency_trees import NO_HEAD
 from multihead.text.tokenizer import BOS_ID, EOS_ID, SubwordTokenizer
-
-Weights = dict[object, Tensor]  # by module
 
 
 def record_attention(
@@ -41,64 +35,18 @@ def record_attention(
     )
 
 
-@torch.inference_mode()
 def record(
     model: Transformer, source_ids: list[int], target_ids: list[int], source_heads: list[int] | None = None
 ) -> tuple[Array, Array, Array]:
     """Return the encoder (L H S S), decoder (L H T T) and cross weights (L H T S) of a teacher-forced pass."""
-    encoder, decoder = cast(Sequence[EncoderLayer], model.encoder), cast(Sequence[DecoderLayer], model.decoder)
-    in_encoder = [layer.self_attention for layer in encoder]
-    in_decoder = [layer.self_attention for layer in decoder]
-    across = [layer.cross_attention for layer in decoder]
-    device = next(model.parameters()).device
-    with _evaluating(model), _recording([*in_encoder, *in_decoder, *across]) as weights:
-        source, target = (torch.tensor([ids], device=device) for ids in (source_ids, target_ids))
-        model.hidden(source, target, None if source_heads is None else torch.tensor([source_heads], device=device))
-    n_heads = model.config.n_heads
+    trace = record_trace(model, source_ids, target_ids, source_heads)
+
+    def stack(name: str, n_layers: int) -> Array:
+        layers = [trace[key] for layer in range(n_layers) if (key := name.format(layer)) in trace]
+        return np.stack(layers) if layers else np.zeros((0, model.config.n_heads, 0, 0), dtype=np.float32)
+
     return (
-        _stack(weights, in_encoder, n_heads),
-        _stack(weights, in_decoder, n_heads),
-        _stack(weights, across, n_heads),
+        stack("encoder.{}.self.weights", model.config.encoder_layers),
+        stack("decoder.{}.self.weights", model.config.decoder_layers),
+        stack("decoder.{}.cross.weights", model.config.decoder_layers),
     )
-
-
-def _stack(weights: Weights, modules: Sequence[object], n_heads: int) -> Array:
-    """Return the weights of the modules that have some: L H T S, since the batch was one sentence."""
-    recorded = [weights[module] for module in modules if module in weights]
-    empty = torch.zeros(0, n_heads, 0, 0)
-    array: Array = torch.cat(recorded or [empty]).float().cpu().numpy()
-    return array
-
-
-@contextmanager
-def _recording(modules: Sequence[object]) -> Iterator[Weights]:
-    """Collect the weights of each module's next pass; modules without attention weights are skipped."""
-    weights: Weights = {}
-
-    def hook(module: nn.Module, inputs: tuple[Tensor, Tensor], options: dict[str, Any], _: Tensor) -> None:
-        # The fused kernel does not return its weights, so they are computed again, by the definition.
-        x, mask = inputs[:2]
-        others = {name: options[name] for name in ("kv", "distances") if name in options}
-        weights[module] = cast(MultiHeadAttention, module).weights(x, mask, **others)  # 1 H T S
-
-    handles = [
-        module.register_forward_hook(hook, with_kwargs=True)
-        for module in cast(Sequence[nn.Module], modules)
-        if hasattr(module, "weights")
-    ]
-    try:
-        yield weights
-    finally:
-        for handle in handles:
-            handle.remove()
-
-
-@contextmanager
-def _evaluating(model: Transformer) -> Iterator[None]:
-    """Turn off dropout, and restore the mode afterwards."""
-    was_training = model.training
-    model.eval()
-    try:
-        yield
-    finally:
-        model.train(was_training)

@@ -144,6 +144,9 @@ class ScaledDotProduct(nn.Module):
     def forward(self, q: Tensor, k: Tensor, v: Tensor, mask: Tensor) -> Tensor:
         return fast_attention(q, k, v, mask, training=self.training)  # B H T K
 
+    def scores(self, q: Tensor, k: Tensor) -> Tensor:
+        return q @ k.mT / math.sqrt(q.size(-1))  # B H T S
+
     def weights(self, q: Tensor, k: Tensor, mask: Tensor) -> Tensor:
         return attention_weights(q, k, mask)  # B H T S
 

@@ -2,7 +2,7 @@
 
 import json
 import math
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from itertools import islice
 from pathlib import Path
@@ -15,16 +15,18 @@ from multihead.errors import UserError
 from multihead.inspection.attention_maps import AttentionMaps, word_alignment
 from multihead.interop.hub import find_model
 from multihead.storage.model_folder import ModelFolder
+from multihead.text.dependency_trees import NO_HEAD
 from multihead.text.lines import MAX_CHARACTERS
 from multihead.text.pieces import group_words
 from multihead.text.sentences import LINE_BREAKS, join_translations
-from multihead.text.tokenizer import SubwordTokenizer
+from multihead.text.tokenizer import BOS_ID, EOS_ID, SubwordTokenizer
 from multihead.translation.engine import Engine, Segment, length_penalty
 from multihead.translation.engines.choose import LazyModels, choose_engine
 from multihead.translation.guard import Guard, GuardedResult
 from multihead.translation.segments import Segmenter, SourceLine
 
 if TYPE_CHECKING:
+    from multihead.inspection.trace import Trace
     from multihead.model.transformer import Transformer
 
 
@@ -123,13 +125,28 @@ class Translator:
 
         Without a `translation`, the model translates the sentence first.
         """
+        return self._record(*self._pair(text, translation, search))
+
+    def trace(self, text: str, translation: str | None = None, **search: object) -> "Trace":
+        """Return every tensor of the forward pass for a sentence and its translation, by name.
+
+        Without a `translation`, the model translates the sentence first.
+        """
+        from multihead.inspection.trace import record_trace  # needs torch
+
+        source, target = self._pair(text, translation, search)
+        heads = None if source.heads is None else [*source.heads, NO_HEAD]
+        return record_trace(
+            self.models[0], [*source.ids, EOS_ID], [BOS_ID, *target][: self.config.model.max_len], heads
+        )
+
+    def _pair(self, text: str, translation: str | None, search: Mapping[str, object]) -> tuple[Segment, list[int]]:
+        """Return a sentence as a segment, and the ids of its translation."""
         source = self.segmenter.encode(self.segmenter.clean(text)).shortened(self.segmenter.max_tokens)
-        if translation is None:
-            config = search_config(**search).of_model(self.search)
-            target = self.guard.search([source], config)[0].candidates[0].hypothesis.tokens
-        else:
-            target = self.tokenizer.encode_target(translation)[: self.config.model.max_len - 1]
-        return self._record(source, target)
+        if translation is not None:
+            return source, self.tokenizer.encode_target(translation)[: self.config.model.max_len - 1]
+        config = search_config(**search).of_model(self.search)
+        return source, self.guard.search([source], config)[0].candidates[0].hypothesis.tokens
 
     def _join(self, line: SourceLine, results: list[GuardedResult], config: SearchConfig, align: bool) -> Translation:
         """Return the translation of a text, given those of its segments."""

@@ -20,6 +20,9 @@ class DotProduct(nn.Module):
     def forward(self, q: Tensor, k: Tensor, v: Tensor, mask: Tensor) -> Tensor:
         return fast_attention(q, k, v, mask, scale=1.0, training=self.training)  # B H T K
 
+    def scores(self, q: Tensor, k: Tensor) -> Tensor:
+        return q @ k.mT  # B H T S
+
     def weights(self, q: Tensor, k: Tensor, mask: Tensor) -> Tensor:
         return attention_weights(q, k, mask, scale=1.0)  # B H T S
 
@@ -35,10 +38,13 @@ class Additive(nn.Module):
     def forward(self, q: Tensor, k: Tensor, v: Tensor, mask: Tensor) -> Tensor:
         return self.weights(q, k, mask) @ v  # B H T K
 
-    def weights(self, q: Tensor, k: Tensor, mask: Tensor) -> Tensor:
+    def scores(self, q: Tensor, k: Tensor) -> Tensor:
         hidden = (q.unsqueeze(-2) + k.unsqueeze(-3)).tanh()  # B H T S K
         u = self.u.view(len(self.u), *[1] * (q.dim() - 3), -1, 1)  # H 1 K 1
-        return masked_softmax((hidden @ u).squeeze(-1), mask)  # B H T S
+        return (hidden @ u).squeeze(-1)  # B H T S
+
+    def weights(self, q: Tensor, k: Tensor, mask: Tensor) -> Tensor:
+        return masked_softmax(self.scores(q, k), mask)  # B H T S
 
 
 class RelativeScore(nn.Module):
@@ -62,10 +68,13 @@ class RelativeScore(nn.Module):
         by_distance = by_distance.scatter_add(-1, self._table_rows(weights, distances), weights)
         return weights @ v + by_distance @ self.values  # B H T K
 
-    def weights(self, q: Tensor, k: Tensor, mask: Tensor, distances: Tensor | None = None) -> Tensor:
+    def scores(self, q: Tensor, k: Tensor, distances: Tensor | None = None) -> Tensor:
         scores = q @ k.mT  # B H T S
         scores = scores + (q @ self.keys.mT).gather(-1, self._table_rows(scores, distances))
-        return masked_softmax(scores / math.sqrt(q.size(-1)), mask)  # B H T S
+        return scores / math.sqrt(q.size(-1))
+
+    def weights(self, q: Tensor, k: Tensor, mask: Tensor, distances: Tensor | None = None) -> Tensor:
+        return masked_softmax(self.scores(q, k, distances), mask)  # B H T S
 
     def _table_rows(self, scores: Tensor, distances: Tensor | None) -> Tensor:
         """Return which row of the tables belongs to each query and key: B H T S."""

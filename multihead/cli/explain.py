@@ -1,0 +1,34 @@
+"""`multihead explain`."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from multihead.console import say
+from multihead.errors import UsageError
+
+
+def explain_command(
+    model: Annotated[
+        str, typer.Argument(help="A model folder, the name of a bundled model, or hf:owner/name.")
+    ] = "lesson",
+    text: Annotated[str | None, typer.Argument(help="The sentence that the page begins with.")] = None,
+    output: Annotated[Path, typer.Option("--output", "-o", help="The page to write, .html.")] = Path("lesson.html"),
+    open_page: Annotated[bool, typer.Option("--open", help="Open the page in a browser.")] = False,
+    toy: Annotated[bool, typer.Option("--toy", help="Without a model: worked examples by hand, and labs.")] = False,
+) -> None:
+    """Write the lesson: one offline page with the whole model in it and every number of a sentence."""
+    from multihead.interop.hub import find_model
+    from multihead.lesson.explain import write_lesson, write_toy_lesson
+    from multihead.storage.model_folder import ModelFolder
+
+    if output.suffix != ".html":
+        raise UsageError(f"--output {output}: the page is HTML, so its name must end in .html")
+    if toy:
+        write_toy_lesson(output)
+    elif not write_lesson(ModelFolder.open(find_model(model)), text, output):
+        say("The page carries the numbers of one sentence instead of the model, which is too large or of another kind.")
+    say(f"written to {output}")
+    if open_page:
+        typer.launch(output.resolve().as_uri())

@@ -1,0 +1,77 @@
+// Small helpers for the page: elements, texts, numbers.
+
+/** Make an element: `el("p", {class: "note", on: {click}}, "text", child)`. */
+export function el(name, attributes = {}, ...children) {
+  return fill(document.createElement(name), attributes, children);
+}
+
+/** Make an SVG element. */
+export function svg(name, attributes = {}, ...children) {
+  return fill(document.createElementNS("http://www.w3.org/2000/svg", name), attributes, children);
+}
+
+/** Make a MathML element. */
+export function mathml(name, attributes = {}, ...children) {
+  return fill(document.createElementNS("http://www.w3.org/1998/Math/MathML", name), attributes, children);
+}
+
+function fill(node, { on = {}, style = {}, ...attributes }, children) {
+  for (const [name, value] of Object.entries(attributes))
+    if (value !== null && value !== undefined && value !== false) node.setAttribute(name, value === true ? "" : value);
+  for (const [event, listener] of Object.entries(on)) node.addEventListener(event, listener);
+  for (const [name, value] of Object.entries(style)) node.style.setProperty(name, value); // allowed by the policy, unlike style=""
+  node.append(...children.flat(Infinity).filter((child) => child !== null && child !== undefined && child !== false));
+  return node;
+}
+
+/** The color that a custom property stands for, as a canvas takes it. */
+export function colorOf(property) {
+  const probe = el("span", { style: { color: `var(${property})` } });
+  document.body.append(probe);
+  const { color } = getComputedStyle(probe);
+  probe.remove();
+  return color;
+}
+
+/** Append what is there: null, undefined and false are nothing. */
+export function append(node, ...children) {
+  node.append(...children.flat(Infinity).filter((child) => child !== null && child !== undefined && child !== false));
+}
+
+/** Replace everything in a node; null, undefined and false are nothing. */
+export function replace(node, ...children) {
+  node.replaceChildren(...children.flat(Infinity).filter((child) => child !== null && child !== undefined && child !== false));
+}
+
+export const byId = (id) => document.getElementById(id);
+
+/** A text of the page by its key, with {names} filled in. All texts are in strings.en.json. */
+export function makeTexts(strings) {
+  return (key, values = {}) => {
+    const text = strings[key];
+    if (text === undefined) throw new Error(`there is no text '${key}'`);
+    return text.replace(/\{(\w+)\}/g, (_, name) => values[name] ?? `{${name}}`);
+  };
+}
+
+/** A number for people: `digits` after the point, a true minus sign, −∞ for what is masked. */
+export function number(x, digits = 2) {
+  if (x === null || x === undefined || Number.isNaN(x)) return "–";
+  if (!Number.isFinite(x)) return x < 0 ? "−∞" : "∞";
+  const size = Math.abs(x);
+  const text = size !== 0 && size < 10 ** -digits / 2 ? size.toExponential(1).replace("e-", "e−") : size.toFixed(digits);
+  return x < 0 && Number(size.toFixed(Math.max(digits, 6))) !== 0 ? `−${text}` : text;
+}
+
+export const percent = (x) => (x > 0 && x < 0.0005 ? "< 0.1 %" : `${(100 * x).toFixed(x < 0.1 ? 1 : 0)} %`);
+
+/** A piece as a word in running text: the space that begins a word is not shown, one that is all of a piece is. */
+export function visible(piece) {
+  const bare = piece.replace(/^ (?=.)/s, "");
+  return /^\s*$/.test(bare) ? bare.replaceAll("\n", "⏎").replace(/\s/g, "␣") || "␣" : bare;
+}
+
+/** Say something to people who listen to the page. */
+export function announce(text) {
+  byId("status").textContent = text;
+}

@@ -1,0 +1,40 @@
+// Small pictures in SVG: curves and bars, with their numbers as text for people who cannot see them.
+
+import { el, number, percent, svg } from "./dom.js";
+
+const COLORS = 8;
+
+/** Curves over the numbers `x`; `lines` are {label, y(x)}. */
+export function curves({ title, x, lines, xLabel = "", yLabel = "", width = 560, height = 220 }) {
+  const values = lines.map(({ y }) => x.map(y));
+  const finite = values.flat().filter(Number.isFinite);
+  const [low, high] = [Math.min(...finite), Math.max(...finite)];
+  const margin = { left: 46, right: 12, top: 10, bottom: 30 };
+  const left = (i) => margin.left + ((x[i] - x[0]) / (x.at(-1) - x[0] || 1)) * (width - margin.left - margin.right);
+  const top = (v) => margin.top + (1 - (v - low) / (high - low || 1)) * (height - margin.top - margin.bottom);
+  const path = (row) => row.map((v, i) => `${i ? "L" : "M"}${left(i).toFixed(1)} ${top(v).toFixed(1)}`).join("");
+  const axis = [low, (low + high) / 2, high].map((v) =>
+    svg("g", { class: "tick" }, svg("path", { d: `M${margin.left} ${top(v)} H${width - margin.right}` }), svg("text", { x: margin.left - 6, y: top(v) + 4, "text-anchor": "end" }, number(v))),
+  );
+  const picture = svg(
+    "svg",
+    { viewBox: `0 0 ${width} ${height}`, role: "img", "aria-label": title, class: "curves" },
+    axis,
+    values.map((row, i) => svg("path", { class: `line color-${i % COLORS}`, d: path(row) })),
+    svg("text", { x: width - margin.right, y: height - 6, "text-anchor": "end" }, `${xLabel} ${number(x[0], 0)} … ${number(x.at(-1), 0)}`),
+    yLabel ? svg("text", { x: 4, y: 12 }, yLabel) : null,
+  );
+  const key = el("ul", { class: "key" }, lines.map(({ label }, i) => el("li", { class: `color-${i % COLORS}` }, label)));
+  return el("figure", { class: "chart" }, el("figcaption", {}, title), picture, lines.length > 1 ? key : null);
+}
+
+/** Horizontal bars; `items` are {label, value, note, on}. Bars with `on` are buttons. */
+export function bars({ title, items, largest = null, format = percent }) {
+  const top = largest ?? Math.max(...items.map((item) => Math.abs(item.value)), 1e-9);
+  const row = ({ label, value, note, on }) => {
+    const bar = el("span", { class: value < 0 ? "bar negative" : "bar", style: { "--share": `${Math.min(100, (100 * Math.abs(value)) / top).toFixed(1)}%` } });
+    const content = [el("bdi", { class: "label" }, label), bar, el("span", { class: "figure" }, format(value)), note ? el("span", { class: "note" }, note) : null];
+    return el("li", {}, on ? el("button", { type: "button", on: { click: on } }, content) : el("span", { class: "row" }, content));
+  };
+  return el("figure", { class: "bars" }, el("figcaption", {}, title), el("ol", {}, items.map(row)));
+}

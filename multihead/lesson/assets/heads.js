@@ -1,0 +1,85 @@
+// Station 19: every head at a glance, with what it seems to do in this sentence.
+
+import { colorOf, el, percent } from "./dom.js";
+import { matrix } from "./matrix.js";
+
+function heads(view) {
+  const { root, run, text, config, state, update, sublayer } = view;
+  const { side } = state;
+  const [rows, columns] = side === "encoder" ? [run.labels.source, run.labels.source] : side === "decoder" ? [run.labels.read, run.labels.read] : [run.labels.written, run.labels.source];
+  const layers = side === "encoder" ? config.encoder_layers : config.decoder_layers;
+  const stack = side === "encoder" ? "encoder" : "decoder";
+  const kind = side === "cross" ? "cross" : "self";
+  const grid = el("div", { class: "heads", style: { "--columns": String(config.n_heads) } });
+  for (let layer = 0; layer < layers; layer++)
+    for (let head = 0; head < config.n_heads; head++) {
+      const at = reader(run.graph.get(`${stack}.${layer}.${kind}.weights`), head, side === "decoder");
+      const role = describe(at, rows.length, columns.length, side);
+      const open = () => update({ layer, head });
+      grid.append(
+        el("button", { type: "button", class: layer === state.layer && head === state.head ? "tile on" : "tile", "data-focus": `tile-${layer}-${head}`, "aria-pressed": String(layer === state.layer && head === state.head), on: { click: open } },
+          el("span", { class: "name" }, text("heads.name", { layer: layer + 1, head: head + 1 })),
+          thumbnail(at, rows.length, columns.length),
+          el("span", { class: "note" }, `${text(`role.${role.name}`)} ${percent(role.share)}`),
+        ),
+      );
+    }
+  root.append(
+    grid,
+    matrix({ rows, columns, at: reader(run.graph.get(`${sublayer}.weights`), state.head, side === "decoder"), caption: text("heads.one", { layer: state.layer + 1, head: state.head + 1 }), kind: "weights" }),
+    el("p", { class: "note" }, text("heads.caution")),
+  );
+}
+
+/** Weights of a head; what the mask forbids is -Infinity, so that it is hatched. */
+function reader({ data, shape }, head, isMasked) {
+  return (row, column) => (isMasked && column > row ? -Infinity : data[(head * shape[1] + row) * shape[2] + column]);
+}
+
+/** The simplest pattern that holds most of the weight, on average over the rows. */
+function describe(at, n, m, side) {
+  const average = (where) => {
+    let total = 0;
+    for (let row = 0; row < n; row++) {
+      const column = where(row);
+      const weight = column >= 0 && column < m ? at(row, column) : 0;
+      total += Number.isFinite(weight) ? weight : 0;
+    }
+    return total / n;
+  };
+  const patterns = { same: (row) => row, previous: (row) => row - 1, next: (row) => row + 1, end: () => (side === "decoder" ? 0 : m - 1) };
+  const shares = Object.entries(patterns).map(([name, where]) => ({ name: side === "decoder" && name === "end" ? "start" : name, share: average(where) }));
+  const usable = side === "cross" ? shares.filter(({ name }) => name === "end") : side === "decoder" ? shares.filter(({ name }) => name !== "next") : shares;
+  const best = usable.sort((a, b) => b.share - a.share)[0];
+  return best.share > 0.4 ? best : { name: "mixed", share: sharpness(at, n, m) };
+}
+
+/** The mean of the largest weight of each row. */
+function sharpness(at, n, m) {
+  let total = 0;
+  for (let row = 0; row < n; row++) {
+    let top = 0;
+    for (let column = 0; column < m; column++) top = Math.max(top, at(row, column));
+    total += top;
+  }
+  return total / n;
+}
+
+function thumbnail(at, n, m) {
+  const canvas = el("canvas", { width: m, height: n, "aria-hidden": "true" });
+  requestAnimationFrame(() => {
+    const [ink, hatch] = ["--weight", "--hatch"].map(colorOf);
+    const pen = canvas.getContext("2d");
+    for (let row = 0; row < n; row++)
+      for (let column = 0; column < m; column++) {
+        const weight = at(row, column);
+        const isMasked = weight === -Infinity;
+        pen.globalAlpha = isMasked ? ((row + column) % 2 ? 0.35 : 0.1) : weight;
+        pen.fillStyle = isMasked ? hatch : ink;
+        pen.fillRect(column, row, 1, 1);
+      }
+  });
+  return canvas;
+}
+
+export const HEAD_STATIONS = [{ key: "heads", map: ({ side }) => ({ encoder: "encoder.self", decoder: "decoder.self", cross: "decoder.cross" })[side], parts: [], paper: "§3.2.2, appendix", formula: ["multiHead"], code: "attention_weights", sides: ["encoder", "decoder", "cross"], layers: true, heads: true, render: heads }];

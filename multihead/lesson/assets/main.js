@@ -1,0 +1,452 @@
+// The page: its state, the link that restores it, and the parts around a station.
+
+import { announce, byId, el, makeTexts, number, replace } from "./dom.js";
+import { formula } from "./formula.js";
+import { drawMap } from "./map.js";
+import { extreme, matrix } from "./matrix.js";
+import { analyze, block, build, loadParts, readTrace, translate } from "./model.js";
+import { offset, terms } from "./provenance.js";
+import { STATIONS } from "./stations.js";
+import { LABS, scalingExperiment } from "./labs.js";
+import { rerank } from "./search.js";
+import { renderToy } from "./toy.js";
+import { Runner, serveJobs } from "./worker.js";
+
+const MODES = ["lesson", "toy", "labs"];
+const DEPTHS = ["story", "numbers", "every"];
+const MAX_TRAIL = 12;
+const MAX_TERMS = 8;
+
+/** What the page shows. Everything here is in the link, so that a link restores a view. */
+const DEFAULTS = { mode: "lesson", s: 0, side: "encoder", layer: 0, head: 0, t: 0, depth: "numbers", q: "", beam: 4, alpha: 0.6, lab: 0 };
+
+class App {
+  constructor() {
+    this.about = block("about");
+    this.text = makeTexts(block("strings"));
+    this.state = { ...DEFAULTS, alpha: this.about.alpha ?? DEFAULTS.alpha, q: this.about.sentence ?? "" };
+    if (!this.about.config) this.state.mode = "toy";
+    this.trail = []; // cells that were followed, the first one first
+    this.run = null;
+  }
+
+  async start() {
+    document.documentElement.lang = this.about.language ?? "en";
+    this.readLink();
+    this.render();
+    window.addEventListener("hashchange", () => {
+      if (location.hash.slice(1) === this.link()) return;
+      this.readLink();
+      this.update({}).catch((error) => this.fail(error));
+    });
+    document.addEventListener("keydown", (event) => this.onKey(event));
+    if (!this.about.config) return;
+    if (this.about.trace) return this.startRecorded();
+    const parts = await loadParts();
+    this.built = build(parts);
+    Object.assign(this, this.built);
+    if (this.model) this.runner = new Runner(byId("script").textContent, parts, this.built);
+    await this.update({ q: this.state.q });
+  }
+
+  /** A page about a large model: one sentence, whose numbers were recorded. */
+  async startRecorded() {
+    this.run = await readTrace(this.about);
+    this.found = { text: this.about.translation, score: this.about.score, nodes: [], hypotheses: [] };
+    this.built = {};
+    this.state.q = this.about.sentence;
+    await this.update({});
+  }
+
+  fail(error) {
+    announce(String(error));
+    console.error(error);
+  }
+
+  // The link
+
+  link() {
+    const changed = Object.entries(this.state).filter(([key, value]) => value !== DEFAULTS[key]);
+    const params = new URLSearchParams(changed.map(([key, value]) => [key, String(value)]));
+    const last = this.trail.at(-1);
+    if (last) params.set("cell", [last.name, ...last.index].join("|"));
+    return params.toString();
+  }
+
+  readLink() {
+    const params = new URLSearchParams(location.hash.slice(1));
+    for (const [key, value] of Object.entries(DEFAULTS)) {
+      if (!params.has(key)) continue;
+      const given = params.get(key);
+      this.state[key] = typeof value === "number" ? (Number.isFinite(Number(given)) ? Number(given) : value) : given.slice(0, 500);
+    }
+    if (!MODES.includes(this.state.mode)) this.state.mode = "lesson";
+    if (!DEPTHS.includes(this.state.depth)) this.state.depth = "numbers";
+    this.state.s = clamp(Math.floor(this.state.s), 0, STATIONS.length - 1);
+    const [name, ...index] = (params.get("cell") ?? "").split("|");
+    this.asked = name ? { name, index: index.map(Number) } : null;
+  }
+
+  writeLink() {
+    const link = this.link();
+    if (location.hash.slice(1) !== link) history.replaceState(null, "", `#${link}`);
+  }
+
+  // State
+
+  /** Change the state, translate again if the sentence or the search is another, and draw. */
+  async update(changes) {
+    const before = this.searched;
+    Object.assign(this.state, changes);
+    this.clampState();
+    const { q, beam, alpha } = this.state;
+    const key = JSON.stringify([q, beam, alpha]);
+    if (this.model && key !== before && q.trim()) {
+      this.searched = key;
+      this.render();
+      const found = await this.runner.run("translate", { text: q, options: { beam, alpha } });
+      if (this.searched !== key) return; // another sentence was typed meanwhile
+      this.found = found;
+      this.trail = [];
+      this.run = analyze(this.model, this.tokenizer, q, found.ids);
+      this.clampState();
+    }
+    if (this.asked && this.run?.graph.nodes.has(this.asked.name)) {
+      this.trail = [this.asked];
+      this.asked = null;
+    }
+    this.render();
+  }
+
+  clampState() {
+    const { state } = this;
+    const config = this.about.config;
+    state.s = clamp(state.s, 0, STATIONS.length - 1);
+    if (!config) return;
+    const layers = state.side === "encoder" ? config.encoder_layers : config.decoder_layers;
+    state.layer = clamp(state.layer, 0, layers - 1);
+    state.head = clamp(state.head, 0, config.n_heads - 1);
+    if (this.run) state.t = clamp(state.t, 0, this.run.read.length - 1);
+  }
+
+  get station() {
+    return STATIONS[this.state.s];
+  }
+
+  /** The sub-layer that the choice of side and layer names: "encoder.0.self". */
+  get sublayer() {
+    const { side, layer } = this.state;
+    return side === "encoder" ? `encoder.${layer}.self` : side === "decoder" ? `decoder.${layer}.self` : `decoder.${layer}.cross`;
+  }
+
+  onKey(event) {
+    if (event.target.closest?.("input, textarea, select, [role=gridcell], .cursor") || event.ctrlKey || event.metaKey || event.altKey) return;
+    const { state } = this;
+    const keys = {
+      ArrowRight: () => this.go(state.s + 1),
+      ArrowLeft: () => this.go(state.s - 1),
+      ArrowUp: () => this.update({ layer: state.layer + 1 }),
+      ArrowDown: () => this.update({ layer: state.layer - 1 }),
+      "]": () => this.update({ t: state.t + 1 }),
+      "[": () => this.update({ t: state.t - 1 }),
+      "/": () => byId("sentence")?.focus(),
+    };
+    const digit = /^[1-8]$/.test(event.key) ? () => this.update({ head: Number(event.key) - 1 }) : null;
+    const act = this.state.mode === "lesson" ? (keys[event.key] ?? digit) : null;
+    if (!act) return;
+    event.preventDefault();
+    act();
+  }
+
+  go(s) {
+    const target = clamp(s, 0, STATIONS.length - 1);
+    const side = STATIONS[target].side ?? this.state.side;
+    return this.update({ s: target, side }).then(() => announce(this.text(`station.${this.station.key}.title`)));
+  }
+
+  // Where a number comes from
+
+  /** Follow a cell: from a matrix it starts a new trail, from the terms of another cell it goes on. */
+  follow(name, index, isNew = true) {
+    if (!this.run?.graph.nodes.has(name)) return;
+    const cell = { name, index };
+    this.trail = isNew ? [cell] : [...this.trail, cell].slice(-MAX_TRAIL);
+    this.render();
+  }
+
+  // Drawing
+
+  render() {
+    const focus = document.activeElement;
+    const path = focus?.id ? `#${focus.id}` : focus?.dataset?.focus ? `[data-focus="${focus.dataset.focus}"]` : null;
+    this.renderTop();
+    this.renderBody();
+    this.renderTrail();
+    this.renderBottom();
+    if (path && document.activeElement === document.body) document.querySelector(path)?.focus();
+    this.writeLink();
+  }
+
+  renderTop() {
+    const { state, text } = this;
+    const modes = MODES.filter((mode) => mode !== "lesson" || this.about.config).map((mode) =>
+      el("button", { type: "button", role: "tab", id: `mode-${mode}`, "aria-selected": String(state.mode === mode), on: { click: () => this.update({ mode }) } }, text(`mode.${mode}`)),
+    );
+    const top = [
+      el("p", { class: "eyebrow" }, text("title"), this.about.name ? [" · ", el("bdi", {}, this.about.name)] : null),
+      el("div", { class: "modes", role: "tablist", "aria-label": text("modes") }, modes),
+    ];
+    if (state.mode === "lesson" && this.about.config) top.push(this.sentenceForm());
+    replace(byId("top"), ...top);
+  }
+
+  sentenceForm() {
+    const { state, text } = this;
+    const input = el("input", { id: "sentence", type: "text", value: state.q, maxlength: "300", autocomplete: "off", spellcheck: "false", dir: "auto", readonly: this.about.trace ? true : null });
+    const form = el(
+      "form",
+      { class: "sentence" },
+      el("label", { for: "sentence" }, text("sentence.label")),
+      input,
+      this.about.trace ? null : el("button", { type: "submit", id: "translate", class: "primary" }, text("sentence.button")),
+      el("output", { class: "translation", "aria-live": "polite" }, this.run ? el("bdi", {}, this.found?.text ?? this.about.translation ?? "") : text("sentence.waiting")),
+    );
+    form.addEventListener("submit", (event) => {
+      event.preventDefault();
+      this.update({ q: input.value, t: 0 }).catch((error) => this.fail(error));
+    });
+    const examples = (this.about.examples ?? []).map((example) =>
+      el("button", { type: "button", class: "example", on: { click: () => this.update({ q: example, t: 0 }) } }, el("bdi", {}, example)),
+    );
+    if (this.about.trace) return el("div", {}, form, el("p", { class: "note" }, text("trace.mode")));
+    return el("div", {}, form, examples.length ? el("p", { class: "examples" }, text("sentence.examples"), " ", examples) : null);
+  }
+
+  renderBody() {
+    const { state } = this;
+    const isLesson = state.mode === "lesson";
+    byId("main").className = isLesson ? "lesson" : "wide";
+    if (!isLesson) {
+      replace(byId("map"));
+      replace(byId("side"));
+      const view = { root: byId("step"), text: this.text, state, update: (changes) => this.update(changes) };
+      replace(byId("step"));
+      if (state.mode === "toy") renderToy(view);
+      else this.renderLabs(view);
+      return;
+    }
+    const { station } = this;
+    const part = typeof station.map === "function" ? station.map(state) : station.map;
+    replace(byId("map"), drawMap({ text: this.text, config: this.about.config, lit: part, layer: station.layers ? state.layer : null, open: (name) => this.openPart(name) }));
+    replace(byId("step"), el("h1", {}, this.text(`station.${station.key}.title`)), this.choices());
+    byId("step").dataset.station = station.key;
+    const body = el("div", { class: "station" });
+    byId("step").append(body);
+    if (this.run && station.needsModel && !this.model) body.append(el("p", { class: "note" }, this.text("trace.needs")));
+    else if (this.run) station.render(this.view(body));
+    this.renderSide();
+  }
+
+  renderLabs(view) {
+    const index = clamp(this.state.lab, 0, LABS.length - 1);
+    const buttons = LABS.map((lab, i) =>
+      el("button", { type: "button", id: `lab-${lab.key}`, "aria-pressed": String(i === index), on: { click: () => this.update({ lab: i }) } }, this.text(`lab.${lab.key}.title`)),
+    );
+    const body = el("div", { class: "lab" });
+    view.root.append(el("h1", {}, this.text("mode.labs")), el("div", { class: "choices" }, buttons), body);
+    LABS[index].render({ ...view, root: body });
+  }
+
+  /** What a station may use. */
+  view(root) {
+    return {
+      root,
+      app: this,
+      text: this.text,
+      state: this.state,
+      about: this.about,
+      config: this.about.config,
+      model: this.model,
+      tokenizer: this.tokenizer,
+      run: this.run,
+      found: this.found,
+      sublayer: this.sublayer,
+      update: (changes) => this.update(changes),
+      tensor: (name) => this.run.graph.get(name),
+      show: (name, options) => this.tensorView(name, options),
+    };
+  }
+
+  /**
+   * Make the matrix of a tensor of the run. A tensor of heads is shown for `head`; `rows` and `columns` are labels
+   * (columns: numbers 0 … if left out), `only` a list of rows to show.
+   */
+  tensorView(name, { rows, columns = null, caption, head = this.state.head, kind = "signed", only = null, largest = null, digits = 2, compact = false }) {
+    if (!this.run.graph.nodes.has(name)) return el("p", { class: "note" }, this.text("trace.missing", { name }));
+    const { shape, data } = this.run.graph.get(name);
+    const isHeads = shape.length === 3;
+    const [n, m] = shape.slice(-2);
+    const shown = only ?? [...Array(n).keys()];
+    const indexOf = (row, column) => (isHeads ? [head, shown[row], column] : [shown[row], column]);
+    const at = (row, column) => data[offset(shape, indexOf(row, column))];
+    const last = this.trail[0];
+    const isHere = last?.name === name && (!isHeads || last.index[0] === head);
+    const selected = isHere ? [shown.indexOf(last.index.at(-2)), last.index.at(-1)] : null;
+    return matrix({
+      rows: shown.map((row) => rows[row]),
+      columns: columns ?? [...Array(m).keys()].map(String),
+      at,
+      caption,
+      kind,
+      largest: largest ?? (kind === "signed" ? extreme(shown.length, m, at) : null),
+      selected: selected && selected[0] >= 0 ? selected : null,
+      onSelect: (row, column) => this.follow(name, indexOf(row, column)),
+      digits: this.state.depth === "every" ? Math.max(digits, 4) : digits,
+      compact: compact || (this.state.depth === "story" && n * m > 64),
+      name,
+    });
+  }
+
+  choices() {
+    const { state, station, text } = this;
+    const config = this.about.config;
+    const group = (key, options, current) =>
+      el(
+        "fieldset",
+        { class: "choice" },
+        el("legend", {}, text(`choice.${key}`)),
+        options.map(([value, label]) =>
+          el("button", { type: "button", "data-focus": `${key}-${value}`, "aria-pressed": String(value === current), on: { click: () => this.update({ [key]: value }) } }, label),
+        ),
+      );
+    const upTo = (n) => [...Array(n).keys()].map((i) => [i, String(i + 1)]);
+    const layers = state.side === "encoder" ? config.encoder_layers : config.decoder_layers;
+    return el(
+      "div",
+      { class: "choices" },
+      station.sides ? group("side", station.sides.map((side) => [side, text(`side.${side}`)]), state.side) : null,
+      station.layers ? group("layer", upTo(layers), state.layer) : null,
+      station.heads ? group("head", upTo(config.n_heads), state.head) : null,
+      station.steps && this.run ? group("t", this.run.labels.written.map((label, i) => [i, label]), state.t) : null,
+      group("depth", DEPTHS.map((depth) => [depth, text(`depth.${depth}`)]), state.depth),
+    );
+  }
+
+  renderSide() {
+    const { station, text, about } = this;
+    const key = `station.${station.key}`;
+    const keys = typeof station.formula === "function" ? station.formula(this.state, about.config) : station.formula;
+    const code = about.code?.[station.code];
+    replace(byId("side"), 
+      el("p", { class: "paper" }, station.paper),
+      ...keys.flatMap(formula),
+      el("p", {}, text(`${key}.text`)),
+      ...(about.differences?.[station.key] ?? []).map((note) => el("p", { class: "note differs" }, note)),
+      el("details", { class: "question" }, el("summary", {}, text(`${key}.question`)), el("p", {}, text(`${key}.answer`))),
+      code ? el("details", { class: "code", open: this.state.depth !== "story" }, el("summary", {}, code.file), el("pre", {}, el("code", {}, code.text))) : null,
+    );
+  }
+
+  renderTrail() {
+    const cell = this.state.mode === "lesson" ? this.trail.at(-1) : null;
+    byId("trail").hidden = !cell;
+    if (!cell) return replace(byId("trail"));
+    const { text, run, model } = this;
+    const node = run.graph.get(cell.name);
+    const value = node.data[offset(node.shape, cell.index)];
+    const found = terms(run.graph, model ?? noWeights, cell.name, cell.index);
+    const sorted = [...found].sort((a, b) => Math.abs(b.value * b.factor) - Math.abs(a.value * a.factor));
+    const isRecorded = node.op === "recorded";
+    const shown = sorted.slice(0, MAX_TERMS);
+    const rest = sorted.slice(MAX_TERMS).reduce((sum, term) => sum + term.value * term.factor, 0);
+    const crumbs = this.trail.map((step, i) =>
+      el("li", {}, el("button", { type: "button", "data-focus": `crumb-${i}`, on: { click: () => this.back(i) } }, cellName(step))),
+    );
+    replace(byId("trail"), 
+      el("div", { class: "trail-head" }, el("h2", {}, text("trail.title")), el("button", { type: "button", id: "trail-close", on: { click: () => this.close() } }, text("trail.close"))),
+      el("ol", { class: "crumbs" }, crumbs),
+      el("p", { class: "value" }, `${cellName(cell)} = ${number(value, 4)}`, el("span", { class: "note" }, ` ${text(isRecorded ? "trace.recorded" : `op.${node.op}`)}`)),
+      el("ol", { class: "terms" }, shown.map((term, i) => el("li", {}, this.termView(term, i)))),
+      sorted.length > MAX_TERMS ? el("p", { class: "note" }, text("trail.rest", { n: sorted.length - MAX_TERMS, sum: number(rest, 4) })) : null,
+    );
+  }
+
+  termView(term, i) {
+    const product = `${number(term.value, 4)} × ${number(term.factor, 4)} = ${number(term.value * term.factor, 4)}`;
+    if (term.tensor === null) return el("span", {}, `${this.text("trail.constant")} ${number(term.factor, 4)}`);
+    const name = cellName({ name: term.tensor, index: term.index });
+    const isTensor = this.run.graph.nodes.has(term.tensor);
+    const open = () => this.follow(term.tensor, term.index, false);
+    return [
+      isTensor ? el("button", { type: "button", "data-focus": `term-${i}`, on: { click: open } }, name) : el("span", { class: "parameter" }, `${name} · ${this.text("trail.parameter")}`),
+      " ",
+      el("span", { class: "product" }, product),
+    ];
+  }
+
+  back(i) {
+    this.trail = this.trail.slice(0, i + 1);
+    this.render();
+  }
+
+  close() {
+    this.trail = [];
+    this.render();
+  }
+
+  renderBottom() {
+    const { state, text } = this;
+    if (state.mode !== "lesson") return replace(byId("bottom"), el("p", { class: "note" }, text("footer.offline")));
+    const options = STATIONS.map((station, i) => el("option", { value: i, selected: i === state.s }, `${i} · ${text(`station.${station.key}.title`)}`));
+    const contents = el("select", { id: "contents", "aria-label": text("footer.contents") }, options);
+    contents.addEventListener("change", () => this.go(Number(contents.value)));
+    replace(byId("bottom"), 
+      el("div", { class: "walk" },
+        el("button", { type: "button", id: "previous", disabled: state.s === 0, on: { click: () => this.go(state.s - 1) } }, `◀ ${text("footer.previous")}`),
+        contents,
+        el("span", { class: "note" }, text("footer.progress", { n: state.s + 1, of: STATIONS.length })),
+        el("button", { type: "button", id: "next", disabled: state.s === STATIONS.length - 1, on: { click: () => this.go(state.s + 1) } }, `${text("footer.next")} ▶`),
+      ),
+      el("p", { class: "note" }, text("footer.keys")),
+      el("p", { class: "note" }, text("footer.offline")),
+    );
+  }
+
+  openPart(part) {
+    const s = STATIONS.findIndex((station) => (station.parts ?? [station.map]).includes(part));
+    if (s >= 0) this.go(s);
+  }
+}
+
+/** In a page that carries the numbers of one sentence instead of the weights, cells made with weights have no terms. */
+const noWeights = { config: {}, weight: () => { throw new Error("this page carries no weights"); } };
+
+const clamp = (x, low, high) => Math.min(high, Math.max(low, Number.isFinite(x) ? x : low));
+const cellName = ({ name, index }) => `${name}[${index.join(", ")}]`;
+
+/** What other programs, and the tests, may call. */
+function publish(app) {
+  window.lesson = {
+    app,
+    async translate(text, { beam = 4, alpha = app.state.alpha, prefix = [] } = {}) {
+      const { text: translation, score } = translate(app.model, app.tokenizer, text, { beam, alpha, prefix });
+      return { text: translation, score };
+    },
+    tensor(name) {
+      const { shape, data } = app.run.graph.get(name);
+      return { shape, data: Array.from(data) };
+    },
+    terms: (name, index) => terms(app.run.graph, app.model, name, index),
+    names: () => [...app.run.graph.nodes.keys()],
+    tools: { translate, rerank, scalingExperiment },
+  };
+}
+
+export function start() {
+  const app = new App();
+  window.lessonReady = app.start().then(() => app, (error) => app.fail(error));
+  publish(app);
+}
+
+if (typeof document === "undefined") serveJobs(self); // this script is the worker's too
+else start();

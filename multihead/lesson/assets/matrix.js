@@ -1,0 +1,206 @@
+// A matrix to look at: cells with their numbers up to 400 of them, a picture above; a cursor that moves with the arrow keys,
+// the cell under it in words, hatching where a mask forbids, and export as CSV or PNG.
+
+import { announce, colorOf, el, number } from "./dom.js";
+
+const MAX_TABLE_CELLS = 400;
+const MAX_TABLE_COLUMNS = 24;
+
+/**
+ * Make a matrix view.
+ *
+ * `rows`, `columns`: labels. `at(row, column)`: the number, -Infinity where masked. `caption`: text. `kind`: "weights" (0 to
+ * 1, one hue) or "signed" (hue by sign, alike for all with the same `largest`). `selected`: [row, column] or null.
+ * `onSelect(row, column)` is called for a click or Enter. `digits`: after the point. `compact`: always a picture.
+ */
+export function matrix({ rows, columns, at, caption, kind = "signed", largest = null, selected = null, onSelect = null, digits = 2, compact = false, name = "" }) {
+  const top = largest ?? extreme(rows.length, columns.length, at);
+  const shape = { rows, columns, at, kind, top, digits, onSelect, selected };
+  const isTable = !compact && columns.length <= MAX_TABLE_COLUMNS && rows.length * columns.length <= MAX_TABLE_CELLS;
+  const body = isTable ? table(shape) : picture(shape);
+  const size = `${rows.length} × ${columns.length}`;
+  return el(
+    "figure",
+    { class: `matrix ${isTable ? "cells" : "picture"}`, "data-tensor": name || null },
+    el("figcaption", {}, el("span", { class: "name" }, caption), " ", el("span", { class: "size" }, size)),
+    el("div", { class: "scroll" }, body),
+    tools(shape, caption),
+  );
+}
+
+/** The largest finite size of a number, so that colors can be compared. */
+export function extreme(n, m, at) {
+  let top = 0;
+  for (let row = 0; row < n; row++)
+    for (let column = 0; column < m; column++) {
+      const size = Math.abs(at(row, column));
+      if (Number.isFinite(size) && size > top) top = size;
+    }
+  return top || 1;
+}
+
+/** Background of a number: transparency by its size, hue by its sign; the same scale everywhere. */
+function color(x, kind, top) {
+  const share = Math.min(1, Math.abs(x) / (kind === "weights" ? 1 : top));
+  const hue = kind === "weights" ? "--weight" : x < 0 ? "--negative" : "--positive";
+  return [hue, share];
+}
+
+function table({ rows, columns, at, kind, top, digits, onSelect, selected }) {
+  const cells = rows.map((label, row) =>
+    columns.map((_, column) => {
+      const value = at(row, column);
+      const isChosen = selected && selected[0] === row && selected[1] === column;
+      const isFirst = selected ? isChosen : row === 0 && column === 0;
+      const [hue, share] = color(value, kind, top);
+      const masked = value === -Infinity;
+      return el(
+        "td",
+        {
+          class: [masked ? "masked" : "", isChosen ? "chosen" : "", !masked && share > 0.55 ? "strong" : ""].join(" ").trim() || null,
+          tabindex: isFirst ? "0" : "-1",
+          "data-row": row,
+          "data-column": column,
+          style: masked ? {} : { "--hue": `var(${hue})`, "--share": `${(100 * share).toFixed(1)}%` },
+          role: "gridcell",
+          "aria-selected": isChosen ? "true" : null,
+        },
+        number(value, digits),
+      );
+    }),
+  );
+  const head = el("tr", {}, el("td", { class: "corner" }), columns.map((label) => el("th", { scope: "col" }, el("bdi", {}, label))));
+  const body = rows.map((label, row) => el("tr", {}, el("th", { scope: "row" }, el("bdi", {}, label)), cells[row]));
+  const view = el("table", { role: "grid" }, el("thead", {}, head), el("tbody", {}, body));
+  const choose = (cell) => cell && onSelect?.(Number(cell.dataset.row), Number(cell.dataset.column));
+  view.addEventListener("click", (event) => choose(event.target.closest("td[data-row]")));
+  view.addEventListener("keydown", (event) => moveCursor(event, cells, rows, columns, choose));
+  return view;
+}
+
+function moveCursor(event, cells, rows, columns, choose) {
+  const cell = event.target.closest("td[data-row]");
+  if (!cell) return;
+  const steps = { ArrowUp: [-1, 0], ArrowDown: [1, 0], ArrowLeft: [0, -1], ArrowRight: [0, 1] };
+  if (event.key === "Enter" || event.key === " ") {
+    event.preventDefault();
+    event.stopPropagation();
+    choose(cell);
+  }
+  const step = steps[event.key];
+  if (!step) return;
+  event.preventDefault();
+  event.stopPropagation();
+  const row = Math.min(rows.length - 1, Math.max(0, Number(cell.dataset.row) + step[0]));
+  const column = Math.min(columns.length - 1, Math.max(0, Number(cell.dataset.column) + step[1]));
+  const next = cells[row][column];
+  cell.tabIndex = -1;
+  next.tabIndex = 0;
+  next.focus();
+  announce(`${rows[row]}, ${columns[column]}: ${next.textContent}`);
+}
+
+// Larger matrices are drawn on a canvas, with one focusable cursor on top.
+
+function picture({ rows, columns, at, kind, top, digits, onSelect, selected }) {
+  const n = rows.length;
+  const m = columns.length;
+  const canvas = el("canvas", { width: m, height: n, "aria-hidden": "true" });
+  const height = Math.min(28, Math.max(3, 240 / n)) * n;
+  canvas.style.setProperty("height", `${height}px`);
+  canvas.style.setProperty("width", `${Math.max(220, Math.min(760, m * Math.max(3, Math.min(12, height / n))))}px`);
+  requestAnimationFrame(() => paint(canvas, n, m, at, kind, top));
+  let [row, column] = selected ?? [0, 0];
+  const readout = el("output", { class: "readout" });
+  const cursor = el("button", { class: "cursor", type: "button" });
+  const place = () => {
+    cursor.style.setProperty("left", `${(100 * column) / m}%`);
+    cursor.style.setProperty("top", `${(100 * row) / n}%`);
+    cursor.style.setProperty("width", `${100 / m}%`);
+    cursor.style.setProperty("height", `${100 / n}%`);
+    const text = `${rows[row]}, ${columns[column]}: ${number(at(row, column), Math.max(digits, 3))}`;
+    readout.textContent = text;
+    cursor.setAttribute("aria-label", text);
+  };
+  cursor.addEventListener("click", (event) => {
+    event.stopPropagation();
+    onSelect?.(row, column);
+  });
+  cursor.addEventListener("keydown", (event) => {
+    const step = { ArrowUp: [-1, 0], ArrowDown: [1, 0], ArrowLeft: [0, -1], ArrowRight: [0, 1] }[event.key];
+    if (!step) return;
+    event.preventDefault();
+    event.stopPropagation();
+    row = Math.min(n - 1, Math.max(0, row + step[0]));
+    column = Math.min(m - 1, Math.max(0, column + step[1]));
+    place();
+  });
+  const frame = el("div", { class: "frame" }, canvas, cursor);
+  frame.addEventListener("click", (event) => {
+    const box = canvas.getBoundingClientRect();
+    row = Math.min(n - 1, Math.max(0, Math.floor(((event.clientY - box.top) / box.height) * n)));
+    column = Math.min(m - 1, Math.max(0, Math.floor(((event.clientX - box.left) / box.width) * m)));
+    place();
+    onSelect?.(row, column);
+  });
+  if (selected) cursor.classList.add("chosen");
+  place();
+  const labels = el("div", { class: "labels", "aria-hidden": "true" }, rows.length <= 40 ? rows.map((label) => el("bdi", {}, label)) : []);
+  labels.style.setProperty("height", `${height}px`);
+  return el("div", { class: "drawn" }, labels, frame, readout);
+}
+
+function paint(canvas, n, m, at, kind, top) {
+  const colors = Object.fromEntries(["--positive", "--negative", "--weight", "--hatch"].map((hue) => [hue, colorOf(hue)]));
+  const pen = canvas.getContext("2d");
+  pen.clearRect(0, 0, m, n);
+  for (let row = 0; row < n; row++)
+    for (let column = 0; column < m; column++) {
+      const value = at(row, column);
+      const [hue, share] = value === -Infinity ? ["--hatch", (row + column) % 2 ? 0.5 : 0.15] : color(value, kind, top);
+      pen.globalAlpha = share;
+      pen.fillStyle = colors[hue];
+      pen.fillRect(column, row, 1, 1);
+    }
+}
+
+// Export
+
+function tools(shape, caption) {
+  const file = caption.replace(/[^\p{L}\p{N}]+/gu, "-").replace(/^-|-$/g, "") || "matrix";
+  return el(
+    "div",
+    { class: "tools" },
+    el("button", { type: "button", on: { click: () => save(`${file}.csv`, csv(shape), "text/csv") } }, "CSV"),
+    el("button", { type: "button", on: { click: () => savePicture(`${file}.png`, shape) } }, "PNG"),
+  );
+}
+
+function csv({ rows, columns, at }) {
+  const quote = (text) => `"${String(text).replaceAll('"', '""')}"`;
+  const lines = rows.map((label, row) => [quote(label), ...columns.map((_, column) => at(row, column))].join(","));
+  return [["", ...columns].map(quote).join(","), ...lines].join("\n") + "\n";
+}
+
+function savePicture(file, { rows, columns, at, kind, top }) {
+  const small = el("canvas", { width: columns.length, height: rows.length });
+  document.body.append(small);
+  paint(small, rows.length, columns.length, at, kind, top);
+  const zoom = Math.max(1, Math.floor(800 / Math.max(rows.length, columns.length)));
+  const large = el("canvas", { width: columns.length * zoom, height: rows.length * zoom });
+  const pen = large.getContext("2d");
+  pen.imageSmoothingEnabled = false;
+  pen.drawImage(small, 0, 0, large.width, large.height);
+  small.remove();
+  large.toBlob((blob) => download(file, blob));
+}
+
+export function save(file, text, type) {
+  download(file, new Blob([text], { type }));
+}
+
+function download(file, blob) {
+  const address = URL.createObjectURL(blob);
+  el("a", { href: address, download: file }).click();
+  setTimeout(() => URL.revokeObjectURL(address), 1000);
+}

@@ -1,0 +1,79 @@
+"""The lesson as one HTML file: plain ES modules, texts and data, joined into a page that makes no requests."""
+
+import base64
+import gzip
+import hashlib
+import json
+import re
+from collections.abc import Mapping
+from importlib.resources import files
+from typing import Any
+
+# Modules in the order of their imports. Each becomes a function that returns its exports.
+MODULES = (
+    *("engine", "tokenizer", "search", "provenance", "dom", "formula", "matrix", "figures", "model", "worker"),
+    *("map", "input", "attention", "layers", "decoding", "beam", "heads", "whatif", "stations", "toy", "labs", "main"),
+)
+STYLES = ("lesson.css",)
+_IMPORT = re.compile(r'^import \{([^}]*)\} from "\./([\w-]+)\.js";\n', re.MULTILINE)
+_COMMENT = re.compile(r"^\s*(?://|/?\*).*\n", re.MULTILINE)  # lines that are nothing else
+_EXPORT = re.compile(r"^export (async function\*?|function\*?|class|const|let) ([\w$]+)", re.MULTILINE)
+
+
+def asset(name: str) -> str:
+    """Return the text of a file that the page is made of."""
+    return files("multihead.lesson").joinpath("assets", name).read_text(encoding="utf-8")
+
+
+def join_modules(names: tuple[str, ...]) -> str:
+    """Return one script that does what these ES modules do, in the order of their imports."""
+    return "\n".join(_as_function(name, asset(f"{name}.js")) for name in names)
+
+
+def _as_function(name: str, source: str) -> str:
+    """Wrap a module: its imports become destructured constants, its exports the object that it returns."""
+    source = _COMMENT.sub("", source)
+    exports = [found[2] for found in _EXPORT.finditer(source)]
+    body = _IMPORT.sub(lambda found: f"const {{{found[1].replace(' as ', ': ')}}} = module_{found[2]};\n", source)
+    body = _EXPORT.sub(r"\1 \2", body)
+    return f"const module_{name} = (() => {{\n{body}\nreturn {{ {', '.join(exports)} }};\n}})();"
+
+
+def render(blocks: Mapping[str, Any], binary: Mapping[str, bytes]) -> str:
+    """Return the page with these JSON blocks and these binary blocks, which are compressed."""
+    script, style = join_modules(MODULES), "\n".join(asset(name) for name in STYLES)
+    data = "\n".join(
+        [
+            *(
+                f'<script type="application/json" id="{name}">{inert_json(block)}</script>'
+                for name, block in blocks.items()
+            ),
+            *(
+                f'<script type="application/octet-stream" id="{name}">{_packed(raw)}</script>'
+                for name, raw in binary.items()
+            ),
+        ]
+    )
+    page = asset("lesson.html")
+    allowed = f"script-src '{_hash(script)}'; style-src '{_hash(style)}'; worker-src blob:; img-src data: blob:"
+    policy = f"default-src 'none'; {allowed}"
+    for mark, text in (("__POLICY__", policy), ("__STYLE__", style), ("__DATA__", data), ("__SCRIPT__", script)):
+        page = page.replace(mark, text, 1)
+    return page
+
+
+def inert_json(data: Any) -> str:
+    """Return JSON in ASCII without `<`, `>` and `&`: no text of a user can end the element that it is in."""
+    text = json.dumps(data, separators=(",", ":"))
+    for character in "<>&":  # inside strings only: JSON itself has none of them
+        text = text.replace(character, f"\\u{ord(character):04x}")
+    return text
+
+
+def _packed(raw: bytes) -> str:
+    return base64.b64encode(gzip.compress(raw, compresslevel=9, mtime=0)).decode("ascii")
+
+
+def _hash(text: str) -> str:
+    """Return the source expression by which the content security policy allows this inline text."""
+    return "sha256-" + base64.b64encode(hashlib.sha256(text.encode()).digest()).decode("ascii")
