@@ -1,12 +1,12 @@
 """Generate the pages of docs/ that repeat what the code says (`make docs`). A test checks that they are current."""
 
+import dataclasses
 import os
 import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
-
-from pydantic import TypeAdapter
+from typing import get_args
 
 from multihead.cli.main import app
 from multihead.config.presets import PRESETS
@@ -39,9 +39,9 @@ def config_page() -> str:
 def _descriptions() -> dict[str, str]:
     """Return the description of each setting."""
     return {
-        f"{section}.{name}": field["description"].replace("|", "\\|")
+        f"{section}.{field.name}": get_args(field.type)[-1].replace("|", "\\|")
         for section, config in (("model", ModelConfig), ("data", DataConfig), ("train", TrainConfig))
-        for name, field in TypeAdapter(config).json_schema()["properties"].items()
+        for field in dataclasses.fields(config)
     }
 
 

@@ -7,12 +7,10 @@ import dataclasses
 import tomllib
 from collections.abc import Iterable, Mapping
 from enum import IntEnum
-from functools import cache
 from pathlib import Path
-from typing import Any, get_type_hints
+from typing import Any
 
-from pydantic import TypeAdapter, ValidationError
-
+from multihead.config.fields import check_names, conforms, convert
 from multihead.config.presets import preset as preset_settings
 from multihead.config.schema import DataConfig, ModelConfig, RunConfig, SearchConfig, Settings, TrainConfig
 from multihead.console import Log, say
@@ -50,7 +48,12 @@ OPTIONS = {
     "data.target_lang": "--target-lang",
 }
 
-_SECTIONS = {"model": ModelConfig, "data": DataConfig, "train": TrainConfig}
+_SECTIONS: Mapping[str, Any] = {"model": ModelConfig, "data": DataConfig, "train": TrainConfig}
+_TYPES: Mapping[str, Any] = {
+    f"{section}.{field.name}": field.type
+    for section, config in _SECTIONS.items()
+    for field in dataclasses.fields(config)
+}
 
 
 # Layers
@@ -190,51 +193,26 @@ def configure(*layers: Settings, start: RunConfig | None = None) -> RunConfig:
             if name not in values:
                 raise _unknown(name)
             values[name] = value
-    try:
-        return TypeAdapter(RunConfig).validate_python(nest(values))
-    except ValidationError as error:
-        raise UsageError(format_validation_error(error)) from None
+    sections = nest({name: parse_value(name, value) for name, value in values.items()})
+    return RunConfig(**{section: _SECTIONS[section](**fields) for section, fields in sections.items()})
 
 
 def search_config(**options: object) -> SearchConfig:
     """Return the search settings that the options describe; those that are None were not given."""
+    check_names(options, SearchConfig)
     given = {name: value for name, value in options.items() if value is not None}
-    try:
-        return SearchConfig(**given)  # type: ignore[arg-type]  # pydantic checks names and values
-    except ValidationError as error:
-        raise UsageError(format_validation_error(error)) from None
+    return SearchConfig(**given)  # type: ignore[arg-type]  # checked when it is created
 
 
 def parse_value(name: str, value: object) -> Any:
     """Return a value as the type of its setting."""
-    adapters = _adapters()
-    if name not in adapters:
+    if name not in _TYPES:
         raise _unknown(name)
-    try:
-        return adapters[name].validate_python(value)
-    except ValidationError as error:
-        raise UsageError(f"{name}={value}: {error.errors()[0]['msg']}") from None
-
-
-@cache
-def _adapters() -> dict[str, TypeAdapter[Any]]:
-    return {
-        f"{section}.{name}": TypeAdapter(kind)
-        for section, config in _SECTIONS.items()
-        for name, kind in get_type_hints(config, include_extras=True).items()
-        if name in {field.name for field in dataclasses.fields(config)}
-    }
+    return value if conforms(value, _TYPES[name]) else convert(name, _TYPES[name], value)
 
 
 def _unknown(name: str) -> UsageError:
-    return UsageError(f"there is no setting '{name}'{did_you_mean(name, list(_adapters()))}")
-
-
-def format_validation_error(error: ValidationError) -> str:
-    """Describe what is wrong with a setting, beginning with its name."""
-    first = error.errors()[0]
-    name = ".".join(map(str, first["loc"]))
-    return f"{name} is missing" if first["type"] == "missing" else f"{name}={first['input']}: {first['msg']}"
+    return UsageError(f"there is no setting '{name}'{did_you_mean(name, list(_TYPES))}")
 
 
 def flatten(config: RunConfig) -> dict[str, Any]:

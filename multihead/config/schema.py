@@ -5,11 +5,10 @@ A setting is addressed by its dotted name (`train.warmup`) everywhere: in preset
 
 import dataclasses
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Annotated, Literal
 
-from pydantic import ConfigDict, Field
-from pydantic.dataclasses import dataclass
-
+from multihead.config.fields import Bounds, check_fields
 from multihead.errors import UsageError
 
 Settings = Mapping[str, object]  # by dotted name: {"train.warmup": 8000}
@@ -17,75 +16,60 @@ Settings = Mapping[str, object]  # by dotted name: {"train.warmup": 8000}
 BEAM, ALPHA = 4, 0.6  # §6.1: the beam size and the exponent of the length penalty
 ENGINES = ("auto", "torch", "ctranslate2", "ctranslate2:float32")  # CTranslate2 computes in int8 or float32
 
-Count = Annotated[int, Field(ge=0)]
-Positive = Annotated[int, Field(ge=1)]
-Share = Annotated[float, Field(ge=0.0, lt=1.0)]
-PositiveFloat = Annotated[float, Field(gt=0.0)]
-NonNegative = Annotated[float, Field(ge=0.0)]
+Count = Annotated[int, Bounds(ge=0)]
+Positive = Annotated[int, Bounds(ge=1)]
+Share = Annotated[float, Bounds(ge=0.0, lt=1.0)]
+PositiveFloat = Annotated[float, Bounds(gt=0.0)]
+NonNegative = Annotated[float, Bounds(ge=0.0)]
 
 Mixer = Literal[
     "attention", "local", "linformer", "bigbird", "lstm", "gru", "convolution", "dilated", "separable", "gated"
 ]
 NOT_CAUSAL = {"linformer": "Linformer", "bigbird": "BigBird"}  # mixers that see the whole sentence
 
-_STRICT = ConfigDict(extra="forbid")
 
-
-@dataclass(frozen=True, slots=True, kw_only=True, config=_STRICT)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ModelConfig:
     """The shape of a Transformer; the defaults are the paper's base model (Table 3)."""
 
-    vocab_size: Annotated[Positive, Field(description="size of the vocabulary that source and target share (§5.1)")] = (
-        37_000
-    )
-    d_model: Annotated[Positive, Field(description="width of the output of every layer")] = 512
-    d_ff: Annotated[Positive, Field(description="inner width of the feed-forward layers")] = 2048
-    encoder_layers: Annotated[Positive, Field(description="number of encoder layers, N in the paper")] = 6
-    decoder_layers: Annotated[Positive, Field(description="number of decoder layers, N in the paper")] = 6
-    n_heads: Annotated[Positive, Field(description="number of attention heads, h in the paper")] = 8
-    d_k: Annotated[Positive, Field(description="width of a head's queries and keys")] = 64
-    d_v: Annotated[Positive, Field(description="width of a head's values")] = 64
-    dropout: Annotated[Share, Field(description="P_drop, on the output of sub-layers and on embeddings (§5.4)")] = 0.1
-    max_len: Annotated[Positive, Field(description="largest number of positions; longer input is refused")] = 1024
-    norm: Annotated[
-        Literal["post", "pre"], Field(description="LayerNorm after each sub-layer (the paper) or before it")
-    ] = "post"
-    activation: Annotated[
-        Literal["relu", "gelu", "swish"], Field(description="activation of the feed-forward layers")
-    ] = "relu"
+    vocab_size: Annotated[Positive, "size of the vocabulary that source and target share (§5.1)"] = 37_000
+    d_model: Annotated[Positive, "width of the output of every layer"] = 512
+    d_ff: Annotated[Positive, "inner width of the feed-forward layers"] = 2048
+    encoder_layers: Annotated[Positive, "number of encoder layers, N in the paper"] = 6
+    decoder_layers: Annotated[Positive, "number of decoder layers, N in the paper"] = 6
+    n_heads: Annotated[Positive, "number of attention heads, h in the paper"] = 8
+    d_k: Annotated[Positive, "width of a head's queries and keys"] = 64
+    d_v: Annotated[Positive, "width of a head's values"] = 64
+    dropout: Annotated[Share, "P_drop, on the output of sub-layers and on embeddings (§5.4)"] = 0.1
+    max_len: Annotated[Positive, "largest number of positions; longer input is refused"] = 1024
+    norm: Annotated[Literal["post", "pre"], "LayerNorm after each sub-layer (the paper) or before it"] = "post"
+    activation: Annotated[Literal["relu", "gelu", "swish"], "activation of the feed-forward layers"] = "relu"
     positions: Annotated[
         Literal["sinusoidal", "learned", "relative", "tree", "none"],
-        Field(description="how positions are encoded (§3.5, Table 3 row E)"),
+        "how positions are encoded (§3.5, Table 3 row E)",
     ] = "sinusoidal"
     attention_score: Annotated[
         Literal["scaled", "dot", "additive"],
-        Field(description="attention score: §3.2.1, without the square root, or additive (Bahdanau)"),
+        "attention score: §3.2.1, without the square root, or additive (Bahdanau)",
     ] = "scaled"
-    encoder_mixer: Annotated[Mixer, Field(description="token mixing in encoder layers")] = "attention"
-    decoder_mixer: Annotated[Mixer, Field(description="token mixing in decoder layers")] = "attention"
-    window: Annotated[
-        Positive, Field(description="local, bigbird: r, the number of positions seen around each one (§4)")
-    ] = 64
-    kernel: Annotated[Positive, Field(description="convolutions: k, the kernel width in positions")] = 3
-    relative_distance: Annotated[
-        Positive, Field(description="positions=relative: largest distance that is told apart")
-    ] = 16
-    projected_length: Annotated[
-        Positive, Field(description="linformer: length to which keys and values are projected")
-    ] = 64
-    global_tokens: Annotated[
-        Count, Field(description="bigbird: number of first positions that see all and are seen by all")
-    ] = 2
-    random_blocks: Annotated[Count, Field(description="bigbird: number of random blocks that each block sees")] = 1
-    attention_bias: Annotated[bool, Field(description="biases in the projections of attention")] = False
-    output_bias: Annotated[bool, Field(description="a bias on the logits")] = False
+    encoder_mixer: Annotated[Mixer, "token mixing in encoder layers"] = "attention"
+    decoder_mixer: Annotated[Mixer, "token mixing in decoder layers"] = "attention"
+    window: Annotated[Positive, "local, bigbird: r, the number of positions seen around each one (§4)"] = 64
+    kernel: Annotated[Positive, "convolutions: k, the kernel width in positions"] = 3
+    relative_distance: Annotated[Positive, "positions=relative: largest distance that is told apart"] = 16
+    projected_length: Annotated[Positive, "linformer: length to which keys and values are projected"] = 64
+    global_tokens: Annotated[Count, "bigbird: number of first positions that see all and are seen by all"] = 2
+    random_blocks: Annotated[Count, "bigbird: number of random blocks that each block sees"] = 1
+    attention_bias: Annotated[bool, "biases in the projections of attention"] = False
+    output_bias: Annotated[bool, "a bias on the logits"] = False
     tie_embeddings: Annotated[
         Literal["all", "target", "none"],
-        Field(description="embeddings that share their matrix with the output layer (§3.4)"),
+        "embeddings that share their matrix with the output layer (§3.4)",
     ] = "all"
-    pad_id: Annotated[Count, Field(description="id of the padding token")] = 0
+    pad_id: Annotated[Count, "id of the padding token"] = 0
 
     def __post_init__(self) -> None:
+        check_fields(self)
         if self.pad_id >= self.vocab_size:
             raise UsageError(f"model.pad_id {self.pad_id} is not in a vocabulary of {self.vocab_size}")
         if name := NOT_CAUSAL.get(self.decoder_mixer):
@@ -108,49 +92,40 @@ class ModelConfig:
         return [*names, f"model.positions={self.positions}"] if self.positions in ("relative", "tree") else names
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, config=_STRICT)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class DataConfig:
     """The text of a run: how it is cleaned, split into tokens and batched (§5.1)."""
 
-    source_lang: Annotated[
-        str, Field(description="source language, such as en; guessed from the name of a file a.en")
-    ] = ""
-    target_lang: Annotated[str, Field(description="target language, such as de; guessed likewise")] = ""
-    license: Annotated[str, Field(description="license of the text, for the model card")] = ""
+    source_lang: Annotated[str, "source language, such as en; guessed from the name of a file a.en"] = ""
+    target_lang: Annotated[str, "target language, such as de; guessed likewise"] = ""
+    license: Annotated[str, "license of the text, for the model card"] = ""
     tokenizer: Annotated[
         Literal["bpe", "wordpiece", "unigram"],
-        Field(description="type of the tokenizer (§5.1); unigram is for imported models only"),
+        "type of the tokenizer (§5.1); unigram is for imported models only",
     ] = "bpe"
-    bpe_dropout: Annotated[Share, Field(description="probability of skipping a BPE merge during training (0: off)")] = (
-        0.0
-    )
+    bpe_dropout: Annotated[Share, "probability of skipping a BPE merge during training (0: off)"] = 0.0
     casing_noise: Annotated[
         Share,
-        Field(description="probability of lower-casing a source or dropping its final punctuation during training"),
+        "probability of lower-casing a source or dropping its final punctuation during training",
     ] = 0.0
-    tree: Annotated[bool, Field(description="a source line is words, a tab, and the number of each word's head")] = (
-        False
-    )
-    clean: Annotated[
-        bool, Field(description="drop untranslated copies, duplicates and pairs of very unequal length")
-    ] = True
+    tree: Annotated[bool, "a source line is words, a tab, and the number of each word's head"] = False
+    clean: Annotated[bool, "drop untranslated copies, duplicates and pairs of very unequal length"] = True
     max_ratio: Annotated[
         PositiveFloat,
-        Field(
-            description="largest ratio of the lengths of a pair in characters, relative to the corpus's median ratio"
-        ),
+        "largest ratio of the lengths of a pair in characters, relative to the corpus's median ratio",
     ] = 3.0
     unicode: Annotated[
         Literal["nfc", "none"],
-        Field(description="normalization of training text and input; none leaves text unchanged"),
+        "normalization of training text and input; none leaves text unchanged",
     ] = "nfc"
-    max_length: Annotated[Positive, Field(description="longest sentence in tokens; longer pairs are dropped")] = 256
+    max_length: Annotated[Positive, "longest sentence in tokens; longer pairs are dropped"] = 256
     batch_tokens: Annotated[
         Positive,
-        Field(description="source tokens and target tokens of a batch with padding, summed over all processes"),
+        "source tokens and target tokens of a batch with padding, summed over all processes",
     ] = 25_000
 
     def __post_init__(self) -> None:
+        check_fields(self)
         if self.batch_tokens <= self.max_length:
             raise UsageError(
                 f"data.batch_tokens ({self.batch_tokens}) must be larger than data.max_length "
@@ -164,64 +139,53 @@ class DataConfig:
             )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, config=_STRICT)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class TrainConfig:
     """Optimizer, schedule and regularization (§5.3, §5.4), and when a run validates, saves and stops."""
 
-    base_model: Annotated[str, Field(description="base model to fine-tune (empty: random initialization)")] = ""
-    steps: Annotated[Positive, Field(description="number of optimizer steps")] = 100_000
-    minutes: Annotated[NonNegative, Field(description="wall-clock limit including preparation (0: none)")] = 0.0
-    warmup: Annotated[Positive, Field(description="steps over which the learning rate rises (§5.3)")] = 4000
-    lr_scale: Annotated[PositiveFloat, Field(description="factor of the learning rate of eq. (3)")] = 1.0
+    base_model: Annotated[str, "base model to fine-tune (empty: random initialization)"] = ""
+    steps: Annotated[Positive, "number of optimizer steps"] = 100_000
+    minutes: Annotated[NonNegative, "wall-clock limit including preparation (0: none)"] = 0.0
+    warmup: Annotated[Positive, "steps over which the learning rate rises (§5.3)"] = 4000
+    lr_scale: Annotated[PositiveFloat, "factor of the learning rate of eq. (3)"] = 1.0
     lr_decay: Annotated[
         Literal["sqrt", "linear"],
-        Field(description="learning rate after the warm-up: eq. (3), or linear to 0 at the end of the run"),
+        "learning rate after the warm-up: eq. (3), or linear to 0 at the end of the run",
     ] = "sqrt"
-    optimizer: Annotated[
-        Literal["adam", "muon"], Field(description="Adam as in §5.3, or Muon for the matrices inside the layers")
-    ] = "adam"
-    beta1: Annotated[Share, Field(description="β1 of Adam (§5.3)")] = 0.9
-    beta2: Annotated[Share, Field(description="β2 of Adam (§5.3)")] = 0.98
-    eps: Annotated[PositiveFloat, Field(description="ε of Adam (§5.3)")] = 1e-9
-    label_smoothing: Annotated[Share, Field(description="ε_ls (§5.4)")] = 0.1
-    r_drop: Annotated[
-        NonNegative, Field(description="weight of R-Drop: agreement of two passes with other dropout (0: off)")
-    ] = 0.0
-    r_drop_from: Annotated[Share, Field(description="share of the run after which R-Drop starts")] = 0.0
-    weight_decay: Annotated[
-        NonNegative, Field(description="weight decay of the layers' matrices per step, times the rate")
-    ] = 0.0
-    clip_norm: Annotated[NonNegative, Field(description="largest gradient norm (0: no clipping, as in the paper)")] = (
-        0.0
+    optimizer: Annotated[Literal["adam", "muon"], "Adam as in §5.3, or Muon for the matrices inside the layers"] = (
+        "adam"
     )
-    accumulate: Annotated[Positive, Field(description="batches accumulated into one step")] = 1
-    seed: Annotated[Count, Field(description="seed of weights, batch order and dropout")] = 1
-    precision: Annotated[
-        Literal["auto", "float32", "bfloat16"], Field(description="auto: bfloat16 on hardware that supports it")
-    ] = "auto"
-    compile: Annotated[bool, Field(description="torch.compile: minutes at the start, faster steps on GPUs")] = False
+    beta1: Annotated[Share, "β1 of Adam (§5.3)"] = 0.9
+    beta2: Annotated[Share, "β2 of Adam (§5.3)"] = 0.98
+    eps: Annotated[PositiveFloat, "ε of Adam (§5.3)"] = 1e-9
+    label_smoothing: Annotated[Share, "ε_ls (§5.4)"] = 0.1
+    r_drop: Annotated[NonNegative, "weight of R-Drop: agreement of two passes with other dropout (0: off)"] = 0.0
+    r_drop_from: Annotated[Share, "share of the run after which R-Drop starts"] = 0.0
+    weight_decay: Annotated[NonNegative, "weight decay of the layers' matrices per step, times the rate"] = 0.0
+    clip_norm: Annotated[NonNegative, "largest gradient norm (0: no clipping, as in the paper)"] = 0.0
+    accumulate: Annotated[Positive, "batches accumulated into one step"] = 1
+    seed: Annotated[Count, "seed of weights, batch order and dropout"] = 1
+    precision: Annotated[Literal["auto", "float32", "bfloat16"], "auto: bfloat16 on hardware that supports it"] = "auto"
+    compile: Annotated[bool, "torch.compile: minutes at the start, faster steps on GPUs"] = False
     parallel: Annotated[
         Literal["ddp", "fsdp"],
-        Field(description="under torchrun: replicate the model on each process (ddp) or shard it (fsdp)"),
+        "under torchrun: replicate the model on each process (ddp) or shard it (fsdp)",
     ] = "ddp"
-    log_every: Annotated[Positive, Field(description="steps between log lines")] = 100
-    validate_every: Annotated[Positive, Field(description="steps between validations")] = 1000
-    save_every: Annotated[Positive, Field(description="steps between the checkpoints that are averaged")] = 1000
-    save_minutes: Annotated[PositiveFloat, Field(description="longest time between checkpoints")] = 10.0
-    keep_checkpoints: Annotated[Positive, Field(description="newest checkpoints kept, besides the best")] = 5
-    average_checkpoints: Annotated[
-        Positive, Field(description="checkpoints averaged into the published model (§6.1)")
-    ] = 5
-    patience: Annotated[Count, Field(description="validations without improvement before stopping (0: never)")] = 0
+    log_every: Annotated[Positive, "steps between log lines"] = 100
+    validate_every: Annotated[Positive, "steps between validations"] = 1000
+    save_every: Annotated[Positive, "steps between the checkpoints that are averaged"] = 1000
+    save_minutes: Annotated[PositiveFloat, "longest time between checkpoints"] = 10.0
+    keep_checkpoints: Annotated[Positive, "newest checkpoints kept, besides the best"] = 5
+    average_checkpoints: Annotated[Positive, "checkpoints averaged into the published model (§6.1)"] = 5
+    patience: Annotated[Count, "validations without improvement before stopping (0: never)"] = 0
     alpha: Annotated[
         NonNegative | Literal["auto"],
-        Field(description="length penalty of the published model; auto: the best on validation text"),
+        "length penalty of the published model; auto: the best on validation text",
     ] = ALPHA
-    bleu_sentences: Annotated[
-        Count, Field(description="validation sentences translated for BLEU during training (0: none)")
-    ] = 1000
+    bleu_sentences: Annotated[Count, "validation sentences translated for BLEU during training (0: none)"] = 1000
 
     def __post_init__(self) -> None:
+        check_fields(self)
         if self.average_checkpoints > self.keep_checkpoints:
             raise UsageError(
                 f"train.average_checkpoints ({self.average_checkpoints}) must not exceed train.keep_checkpoints "
@@ -229,48 +193,48 @@ class TrainConfig:
             )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, config=_STRICT)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ModelSearch:
     """`search` in config.json: the search settings of a published model, chosen on validation text."""
 
-    alpha: Annotated[NonNegative, Field(description="exponent of the length penalty")] = ALPHA
-    split: Annotated[bool, Field(description="False for a model trained on lines of several sentences")] = True
+    alpha: Annotated[NonNegative, "exponent of the length penalty"] = ALPHA
+    split: Annotated[bool, "False for a model trained on lines of several sentences"] = True
+
+    def __post_init__(self) -> None:
+        check_fields(self)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, config=_STRICT)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class SearchConfig:
     """How translations are searched for; the defaults are those of §6.1."""
 
-    beam: Annotated[Positive, Field(description="beam size; 1 is greedy")] = BEAM
-    alpha: Annotated[
-        NonNegative | None, Field(description="length penalty ((5 + length) / 6)^alpha (unset: what the model stores)")
-    ] = None
-    max_extra: Annotated[Count, Field(description="largest number of tokens by which an output exceeds its input")] = 50
-    n_best: Annotated[Positive, Field(description="number of hypotheses returned")] = 1
-    min_length: Annotated[Count, Field(description="shortest output in tokens")] = 0
-    no_repeat: Annotated[Count, Field(description="length of n-grams that may not occur twice (0: any may)")] = 0
-    shortlist: Annotated[
-        bool, Field(description="limit the output to translations of the source's words, if known")
-    ] = True
-    split: Annotated[
-        bool | None, Field(description="translate each sentence of a line separately (unset: as the model was trained)")
-    ] = None
+    beam: Annotated[Positive, "beam size; 1 is greedy"] = BEAM
+    alpha: Annotated[NonNegative | None, "length penalty ((5 + length) / 6)^alpha (unset: what the model stores)"] = (
+        None
+    )
+    max_extra: Annotated[Count, "largest number of tokens by which an output exceeds its input"] = 50
+    n_best: Annotated[Positive, "number of hypotheses returned"] = 1
+    min_length: Annotated[Count, "shortest output in tokens"] = 0
+    no_repeat: Annotated[Count, "length of n-grams that may not occur twice (0: any may)"] = 0
+    shortlist: Annotated[bool, "limit the output to translations of the source's words, if known"] = True
+    split: Annotated[bool | None, "translate each sentence of a line separately (unset: as the model was trained)"] = (
+        None
+    )
     guard: Annotated[
         bool,
-        Field(description="search again if an output is empty, repeats itself, copies its source or loses a number"),
+        "search again if an output is empty, repeats itself, copies its source or loses a number",
     ] = True
-    sample: Annotated[bool, Field(description="sample tokens instead of searching for the most likely ones")] = False
-    temperature: Annotated[
-        PositiveFloat, Field(description="of sampling: below 1 more conservative, above 1 more diverse")
-    ] = 1.0
-    top_k: Annotated[Count, Field(description="sample from this many most likely tokens (0: from all)")] = 0
+    sample: Annotated[bool, "sample tokens instead of searching for the most likely ones"] = False
+    temperature: Annotated[PositiveFloat, "of sampling: below 1 more conservative, above 1 more diverse"] = 1.0
+    top_k: Annotated[Count, "sample from this many most likely tokens (0: from all)"] = 0
     top_p: Annotated[
-        Annotated[float, Field(gt=0.0, le=1.0)],
-        Field(description="sample from the most likely tokens of this total probability"),
+        Annotated[float, Bounds(gt=0.0, le=1.0)],
+        "sample from the most likely tokens of this total probability",
     ] = 1.0
-    seed: Annotated[Count, Field(description="seed of sampling")] = 1
+    seed: Annotated[Count, "seed of sampling"] = 1
 
     def __post_init__(self) -> None:
+        check_fields(self)
         if self.n_best > self.beam and not self.sample:
             raise UsageError(f"n_best={self.n_best} requires a beam at least as large, not {self.beam}")
 
@@ -288,7 +252,7 @@ class SearchConfig:
         )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, config=_STRICT)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class RunConfig:
     """The content of `config.json`; a run is a function of it and of its text."""
 
@@ -297,6 +261,7 @@ class RunConfig:
     train: TrainConfig = dataclasses.field(default_factory=TrainConfig)
 
     def __post_init__(self) -> None:
+        check_fields(self)
         if self.data.tree != (self.model.positions == "tree"):
             raise UsageError("data.tree=true requires model.positions=tree, and vice versa")
         if self.data.max_length >= self.model.max_len:

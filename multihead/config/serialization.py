@@ -6,9 +6,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from pydantic import TypeAdapter, ValidationError
-
-from multihead.config.resolve import configure, current_names, dotted, format_validation_error
+from multihead.config.fields import check_names
+from multihead.config.resolve import configure, current_names, dotted
 from multihead.config.schema import ModelSearch, RunConfig, Settings
 from multihead.errors import UsageError, UserError
 
@@ -45,8 +44,11 @@ def from_json(text: str, origin: Path) -> RunConfig:
 
 def search_from_json(text: str, origin: Path) -> ModelSearch:
     """Return the search settings in config.json, by default those of the paper."""
+    stored = json.loads(text).get("search", {})
+    if not isinstance(stored, dict):
+        raise UserError(f"{origin}: search={stored}: not an object of settings")
     try:
-        stored = json.loads(text).get("search", {})
-        return TypeAdapter(ModelSearch).validate_python(stored)
-    except ValidationError as error:
-        raise UserError(f"{origin}: search.{format_validation_error(error)}") from None
+        check_names(stored, ModelSearch)
+        return ModelSearch(**stored)
+    except UsageError as error:
+        raise UserError(f"{origin}: search: {error}") from None

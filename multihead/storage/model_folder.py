@@ -5,15 +5,15 @@ import logging
 import math
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
+from functools import cache
 from pathlib import Path
 from typing import Any, get_type_hints
 
-from pydantic import TypeAdapter, ValidationError
-
+from multihead.config.fields import convert
 from multihead.config.schema import ModelSearch, RunConfig
 from multihead.config.serialization import from_json, search_from_json, to_json
 from multihead.console import Log
-from multihead.errors import UserError
+from multihead.errors import UsageError, UserError
 from multihead.storage.arrays import Arrays, open_arrays, read_arrays, write_arrays
 from multihead.storage.checkpoints import latest_valid
 from multihead.storage.checksums import CHECKSUM_FILE, checksums, verify_all
@@ -65,8 +65,8 @@ class Provenance:
         other: dict[str, Any] = {}
         for name, value in document.items() if isinstance(document, dict) else ():
             try:
-                known[name] = _PROVENANCE_FIELDS[name].validate_python(value)
-            except (KeyError, ValidationError):
+                known[name] = convert(name, _provenance_fields()[name], value)
+            except (KeyError, UsageError):
                 other[name] = value
         return cls(**known, other=other)
 
@@ -80,20 +80,19 @@ class Provenance:
         return document | self.other
 
 
-_PROVENANCE_FIELDS: Mapping[str, TypeAdapter[Any]] = {
-    name: TypeAdapter(kind) for name, kind in get_type_hints(Provenance).items() if name != "other"
-}
+@cache
+def _provenance_fields() -> Mapping[str, Any]:
+    return {name: kind for name, kind in get_type_hints(Provenance).items() if name != "other"}
 
 
 @dataclass(frozen=True, slots=True)
 class ModelFolder:
-    """A model on disk. Its config is read when it is opened; weights, tokenizer and shortlist on demand."""
+    """A model on disk. Its settings are read when it is opened; everything else on demand."""
 
     root: Path  # the folder that was opened
     path: Path  # `root`, or the checkpoint in it
     config: RunConfig
     search: ModelSearch
-    provenance: Provenance
 
     @classmethod
     def open(cls, path: Path, log: Log = _log.warning) -> "ModelFolder":
@@ -101,7 +100,7 @@ class ModelFolder:
         if not path.is_dir():
             raise UserError(f"there is no model folder {path}")
         root, path = path, usable_folder(path, log)
-        return cls(root, path, read_config(path), read_search(path), read_provenance(path))
+        return cls(root, path, read_config(path), read_search(path))
 
     def tokenizer(self) -> SubwordTokenizer:
         tokenizer, expected = SubwordTokenizer.load(self.path / "tokenizer.json"), self.config.model.vocab_size
@@ -111,6 +110,10 @@ class ModelFolder:
 
     def weights(self) -> Arrays:
         return read_arrays(self.path / WEIGHTS)
+
+    @property
+    def provenance(self) -> Provenance:
+        return read_provenance(self.path)
 
     def shortlist(self) -> Shortlist | None:
         return load_shortlist(self.path)

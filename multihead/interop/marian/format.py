@@ -14,7 +14,7 @@ import numpy as np
 from pydantic import ConfigDict, Field, TypeAdapter, ValidationError
 from pydantic.dataclasses import dataclass as checked_dataclass
 
-from multihead.config.resolve import format_validation_error
+from multihead.config.fields import format_validation_error
 from multihead.errors import UserError
 from multihead.interop.marian.folder import MarianFolder
 from multihead.interop.marian.vocabulary import Vocabulary, read_vocabulary
