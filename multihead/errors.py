@@ -19,10 +19,11 @@ def did_you_mean(name: str, known: list[str]) -> str:
     return f"; did you mean '{near[0]}'?" if near else f"; valid names: {', '.join(sorted(known))}"
 
 
-def require(module: str, extra: str) -> ModuleType:
+def require(module: str, extra: str, purpose: str = "") -> ModuleType:
     """Import and return a module of an optional dependency, or fail with the command that installs it.
 
-    `extra` is the extra of this package that has the dependency. The module may be one of our own that imports it.
+    `extra` is the extra of this package that has the dependency. The module may be one of our own that imports it. The
+    message begins with the `purpose` that the module is needed for, such as "sampling".
     """
     try:
         return importlib.import_module(module)
@@ -30,4 +31,5 @@ def require(module: str, extra: str) -> ModuleType:
         missing = error.name or module
         if missing.split(".")[0] == "multihead":
             raise
-        raise UserError(f"{missing} is not installed: pip install 'multihead[{extra}]'") from None
+        problem = f"{purpose} needs {missing}, which is not installed" if purpose else f"{missing} is not installed"
+        raise UserError(f"{problem}: pip install 'multihead[{extra}]'") from None

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, overload
 from multihead.concurrency import map_in_threads
 from multihead.config.resolve import search_config
 from multihead.config.schema import ModelSearch, RunConfig, SearchConfig, check_engine
-from multihead.errors import UserError
+from multihead.errors import UserError, require
 from multihead.inspection.attention_maps import AttentionMaps, word_alignment
 from multihead.interop.hub import find_model
 from multihead.storage.model_folder import ModelFolder
@@ -132,13 +132,12 @@ class Translator:
 
         Without a `translation`, the model translates the sentence first.
         """
-        from multihead.inspection.trace import record_trace  # needs torch
-
+        module = require("multihead.inspection.trace", extra="train", purpose="the trace of a sentence")
         source, target = self._pair(text, translation, search)
         heads = None if source.heads is None else [*source.heads, NO_HEAD]
-        return record_trace(
-            self.models[0], [*source.ids, EOS_ID], [BOS_ID, *target][: self.config.model.max_len], heads
-        )
+        ids = [*source.ids, EOS_ID], [BOS_ID, *target][: self.config.model.max_len]
+        trace: Trace = module.record_trace(self.models[0], *ids, heads)
+        return trace
 
     def _pair(self, text: str, translation: str | None, search: Mapping[str, object]) -> tuple[Segment, list[int]]:
         """Return a sentence as a segment, and the ids of its translation."""
@@ -178,9 +177,9 @@ class Translator:
         return alignment
 
     def _record(self, source: Segment, target: list[int]) -> AttentionMaps:
-        from multihead.inspection.record import record_attention  # needs torch
-
-        return record_attention(self.models[0], self.tokenizer, source.ids, target, source.heads)
+        module = require("multihead.inspection.record", extra="train", purpose="the attention of every head")
+        maps: AttentionMaps = module.record_attention(self.models[0], self.tokenizer, source.ids, target, source.heads)
+        return maps
 
 
 def longest_segment(config: RunConfig) -> int:

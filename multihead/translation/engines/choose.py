@@ -1,7 +1,9 @@
 """Choose the engine for a model. The torch models are loaded only when something needs them."""
 
+import importlib.util
 import threading
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Protocol
 
 from multihead.config.schema import SearchConfig
@@ -29,10 +31,8 @@ class LazyModels:
     def __call__(self) -> "list[Transformer]":
         with self._lock:
             if not self._models:
-                from multihead.hardware.device import pick_device
-                from multihead.model.weights import load_model
-
-                device = pick_device()
+                device = require("multihead.hardware.device", extra="train").pick_device()
+                load_model = require("multihead.model.weights", extra="train").load_model
                 self._models = [load_model(folder.path)[0].to(device) for folder in self._folders]
             return self._models
 
@@ -66,31 +66,37 @@ def choose_engine(name: str, folders: Sequence[ModelFolder], models: LazyModels,
     kind, _, quantization = name.partition(":")
     folder = folders[0]
 
-    def make_torch_engine() -> Engine:
-        from multihead.translation.engines.torch_engine import TorchEngine
+    def make_torch_engine(purpose: str) -> Engine:
+        module = require("multihead.translation.engines.torch_engine", extra="train", purpose=purpose)
+        engine: Engine = module.TorchEngine(models(), folder.shortlist(), n_threads)
+        return engine
 
-        return TorchEngine(models(), folder.shortlist(), n_threads)
-
-    if kind == "torch" or (kind == "auto" and not ctranslate2_is_faster(folders)):
-        return make_torch_engine()
+    purpose = "the torch engine" if kind == "torch" else use_of_torch(folders) if kind == "auto" else None
+    if purpose:
+        return make_torch_engine(purpose)
     if len(folders) > 1:
         raise UserError("CTranslate2 searches with a single model: use --engine torch for an ensemble")
     export = cached_export(folder, quantization or "int8")
     fast = CTranslate2Engine(export, folder.config.model, n_threads, one_sentence_per_batch=kind == "auto")
-    return AutoEngine(fast, make_torch_engine) if kind == "auto" else fast
+    return AutoEngine(fast, partial(make_torch_engine, "sampling")) if kind == "auto" else fast
 
 
-def ctranslate2_is_faster(folders: Sequence[ModelFolder]) -> bool:
-    """Return whether CTranslate2 is the faster engine: on CPUs, with a shortlist or for a narrow model.
+def use_of_torch(folders: Sequence[ModelFolder]) -> str | None:
+    """Return what `auto` uses torch for, or None where it uses CTranslate2.
 
     `auto` puts every sentence in its own batch, so that a large output projection is read from memory for each
     sentence. torch searches many sentences at a time, which is faster for a base model with 37,000 pieces.
     """
-    config = folders[0].config.model
-    if len(folders) > 1 or unsupported_by_ctranslate2(config) or not has_ctranslate2():
-        return False
-    is_small = config.d_model <= NARROW_MODEL or folders[0].shortlist() is not None
-    return is_small and not _has_gpu()
+    if len(folders) > 1:
+        return "an ensemble"
+    if reason := unsupported_by_ctranslate2(folders[0].config.model):
+        return f"this model ({reason})"
+    if not has_ctranslate2():
+        return "a search without ctranslate2"
+    if importlib.util.find_spec("torch") is None:
+        return None
+    is_small = folders[0].config.model.d_model <= NARROW_MODEL or folders[0].shortlist() is not None
+    return None if is_small and not _has_gpu() else "the fastest search"
 
 
 def _has_gpu() -> bool:

@@ -1,6 +1,9 @@
 """Which engine searches, and what is loaded for it."""
 
-from collections.abc import Sequence
+import json
+import shutil
+import sys
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import pytest
@@ -54,3 +57,43 @@ def test_ctranslate2_refuses_to_sample_and_auto_samples_with_torch(trained: Path
         multihead.load(trained, engine="ctranslate2").translate("copy a b", sample=True)
     auto, reference = (multihead.load(trained, engine=name) for name in ("auto", "torch"))
     assert auto.translate("copy a b", sample=True) == reference.translate("copy a b", sample=True)
+
+
+@pytest.fixture
+def without_torch(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Make every import of torch fail, as where it is not installed."""
+    monkeypatch.setitem(sys.modules, "torch", None)
+    for module in ("translation.engines.torch_engine", "inspection.trace", "inspection.record"):
+        monkeypatch.delitem(sys.modules, f"multihead.{module}", raising=False)
+
+
+@pytest.mark.usefixtures("without_torch")
+def test_auto_needs_no_torch_to_translate(trained: Path) -> None:
+    assert multihead.load(trained).translate("copy a b").text == "a b"
+
+
+@pytest.mark.usefixtures("without_torch")
+@pytest.mark.parametrize(
+    ("purpose", "use"),
+    [
+        ("sampling", lambda folder: multihead.load(folder).translate("copy a b", sample=True)),
+        ("the torch engine", lambda folder: multihead.load(folder, engine="torch")),
+        ("an ensemble", lambda folder: multihead.load(folder, folder)),
+        ("the attention of every head", lambda folder: multihead.load(folder).attention("copy a b")),
+        ("the trace of a sentence", lambda folder: multihead.load(folder).trace("copy a b")),
+    ],
+)
+def test_what_needs_torch_says_how_to_install_it(trained: Path, purpose: str, use: Callable[[Path], object]) -> None:
+    message = rf"^{purpose} needs torch, which is not installed: pip install 'multihead\[train\]'$"
+    with pytest.raises(UserError, match=message):
+        use(trained)
+
+
+@pytest.mark.usefixtures("without_torch")
+def test_a_variant_that_only_torch_can_run_says_so(trained: Path, tmp_path: Path) -> None:
+    shutil.copytree(trained, tmp_path, dirs_exist_ok=True, ignore=shutil.ignore_patterns("checkpoints", "ctranslate2"))
+    config = json.loads((trained / "config.json").read_text())
+    config["model"]["encoder_mixer"] = "lstm"
+    (tmp_path / "config.json").write_text(json.dumps(config))
+    with pytest.raises(UserError, match=r"this model \(CTranslate2 does not support .*lstm\) needs torch"):
+        multihead.load(tmp_path)
