@@ -1,6 +1,7 @@
 """A self-contained HTML page that shows the attention of every head."""
 
 import json
+import re
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
@@ -10,14 +11,17 @@ from multihead.storage.files import write_text_atomic
 from multihead.text.pieces import word_texts
 
 SCALE = 10_000  # weights are written as integers, in units of 1/10,000, to keep the page small
-_PARTS = {"__STYLE__": "attention.css", "__VIEWER__": "viewer.html", "__SCRIPT__": "attention.js"}  # of the template
+MODULES = ("dom.js", "colors.js", "map.js", "head.js", "attention.js")  # of the viewer, in the order of their imports
+_IMPORT = re.compile(r'^import \{[^}]*\} from "\./[\w-]+\.js";\n', re.MULTILINE)
+_EXPORT = re.compile(r"^export (?:\{[^}]*\};\n|(?=\w))", re.MULTILINE)
 
 
 def write_page(maps: AttentionMaps, path: Path, *, source: str, translation: str, model_name: str) -> None:
     """Write an HTML file that needs no other file and no network."""
     page = asset("attention.html")
-    for mark, name in _PARTS.items():
-        page = page.replace(mark, asset(name).strip())
+    parts = {"__STYLE__": asset("attention.css"), "__VIEWER__": asset("viewer.html"), "__SCRIPT__": _one_script()}
+    for mark, text in parts.items():
+        page = page.replace(mark, text.strip())
     names = {"source": source, "translation": translation, "model": model_name}
     write_text_atomic(path, page.replace("__DATA__", _inert_json(names | page_data(maps))))
 
@@ -25,6 +29,11 @@ def write_page(maps: AttentionMaps, path: Path, *, source: str, translation: str
 def asset(name: str) -> str:
     """Return the content of a file in assets/; the web page of the server uses the same files."""
     return files("multihead.inspection").joinpath("assets", name).read_text(encoding="utf-8")
+
+
+def _one_script() -> str:
+    """Return the modules of the viewer as one script; no two of them define the same name."""
+    return "\n".join(_EXPORT.sub("", _IMPORT.sub("", asset(name))) for name in MODULES)
 
 
 def page_data(maps: AttentionMaps) -> dict[str, Any]:

@@ -35,16 +35,17 @@ def _draw_labeled(figure: "SubFigure", maps: AttentionMaps) -> None:
     written = [*maps.target_tokens[1:], maps.source_tokens[-1]]  # a row is the query that predicts this token
     axes: Axes = figure.subplots()
     image = _draw_map(axes, maps.cross[layer].mean(axis=0))
-    axes.set_title(f"Layer {layer + 1}, mean of its heads", loc="left", fontsize=9, color=TEXT_COLOR)
+    axes.set_title(f"Cross-attention, layer {layer + 1}, mean of its heads", loc="left", fontsize=9, color=TEXT_COLOR)
     axes.xaxis.tick_top()
     axes.set_xticks(range(len(maps.source_tokens)), _labels(maps.source_tokens), parse_math=False)
     axes.set_yticks(range(len(written)), _labels(written), parse_math=False)
     axes.tick_params(length=0, labelsize=9)
     for label in axes.get_xticklabels():
         label.set(rotation=55, rotation_mode="anchor", horizontalalignment="left")
-    bar = figure.colorbar(image, ax=axes, location="bottom", shrink=0.5, aspect=40, ticks=[0, 0.1, 0.25, 0.5, 1])
+    bar = figure.colorbar(image, ax=axes, location="bottom", shrink=0.5, aspect=40, ticks=[0, 0.25, 0.5, 0.75, 1])
     bar.outline.set_visible(False)
     bar.ax.tick_params(length=0, labelsize=7)
+    bar.set_label("Weight. Rows: tokens written. Columns: tokens of the source.", fontsize=7, color=TEXT_COLOR)
 
 
 def _labels(tokens: list[str]) -> list[str]:
@@ -66,8 +67,5 @@ def _draw_every_head(figure: "SubFigure", cross: Array) -> None:
 
 
 def _draw_map(axes: "Axes", weights: Array) -> "AxesImage":
-    from matplotlib.colors import PowerNorm
-
     axes.spines[:].set(color="0.8", linewidth=0.5)
-    scale = PowerNorm(0.5, vmin=0, vmax=1)  # so that low weights can be seen
-    return axes.imshow(weights, cmap="Blues", norm=scale, aspect="auto", interpolation="nearest")
+    return axes.imshow(weights, cmap="Blues", vmin=0, vmax=1, aspect="auto", interpolation="nearest")

@@ -17,7 +17,7 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from multihead.inspection.page import asset
+from multihead.inspection.page import MODULES, asset
 from multihead.serve.access import Access
 from multihead.serve.errors import ServeError, ShuttingDown, Unavailable
 from multihead.serve.languages import name_of
@@ -32,7 +32,7 @@ Result = TypeVar("Result")
 Model = TypeVar("Model", bound=BaseModel)
 
 _PAGE_FILES = ("index.html", "app.js", "style.css", "icon.svg")  # in page/
-_VIEWER_FILES = ("attention.js", "attention.css")  # shared with the pages of `multihead inspect`
+_VIEWER_FILES = (*MODULES, "attention.css")  # shared with the pages of `multihead inspect`
 _CONTENT_TYPES = {
     ".html": "text/html; charset=utf-8",
     ".js": "text/javascript; charset=utf-8",

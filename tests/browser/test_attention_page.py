@@ -1,5 +1,7 @@
+# ruff: noqa: RUF001
 """The attention page as a reader meets it: pointer, keyboard, narrow screen, the dark, and hostile text."""
 
+import csv
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -145,13 +147,144 @@ def test_pointing_at_a_word_shows_its_partners(opened: "Page") -> None:
 
 def test_a_tile_opens_large_with_labels_and_values(opened: "Page") -> None:
     opened.click(".tile >> nth=4")
-    assert opened.inner_text("#large-title") == "Cross attention · layer 2 · head 2"
+    assert opened.inner_text("#large-title") == "Cross-attention · layer 2 · head 2"
     assert texts(opened, ".tops span") == [*SOURCE.split(), "</s>"]
     opened.hover(".field", position={"x": 3, "y": 3})
     weight = opened.evaluate(
         "(({ maps, scale }) => maps.cross[1][1][0][0] / scale)(JSON.parse(document.getElementById('data').textContent))"
     )
     assert opened.inner_text("#readout") == f"das looks at the with {weight:.4f}"
+
+
+def test_nothing_is_explained_by_a_tooltip_only(opened: "Page") -> None:
+    assert "the largest weight of a row" in opened.inner_text("#panel")
+    assert "rest on </s>" in opened.inner_text("#panel")
+    assert [text for text in opened.locator("[title]").evaluate_all("all => all.map(one => one.title)")] == [
+        *TRANSLATION.split(),
+        "</s>",
+        *SOURCE.split(),
+        "</s>",
+    ]  # the full text of tokens, which may be cut off
+
+
+def test_a_weight_has_the_same_strength_in_tiles_and_lines(opened: "Page") -> None:
+    """The color of a tile and the opacity of a line are both linear in the weight."""
+    opened.click(".layers label >> nth=0")
+    far = opened.evaluate("""() => {
+        const { maps, scale } = JSON.parse(document.getElementById("data").textContent);
+        const pixels = (canvas) => canvas.getContext("2d").getImageData(0, 0, canvas.width, canvas.height).data;
+        const ruler = pixels(document.getElementById("scale"));
+        const tile = pixels(document.querySelector(".tile canvas"));
+        const isAlike = (at, weight) => [-1, 0, 1].some((by) => {
+            const place = Math.max(0, Math.min(159, Math.round(159 * weight / scale) + by));
+            return [0, 1, 2].every((channel) => Math.abs(ruler[4 * place + channel] - tile[4 * at + channel]) <= 4);
+        });
+        const wrong = maps.cross[0][0].flat().filter((weight, at) => !isAlike(at, weight));
+        const lines = [...document.querySelectorAll("#bipartite path")].map((path) => path.getAttribute("opacity"));
+        const weights = maps.cross[0].flat(2).map((weight) => weight / scale).filter((weight) => weight >= 0.02);
+        return [wrong.length, lines.join() === weights.map((weight) => weight.toFixed(3)).join()];
+    }""")
+    assert far == [0, True]
+
+
+# Where it is in the model, and which rows are read or written
+
+
+def test_the_map_shows_the_attention_that_is_open_and_opens_another(opened: "Page") -> None:
+    assert opened.locator("#map .lit text").all_text_contents() == ["Cross-attention"]
+    opened.click("#map [data-part=encoder]")
+    assert opened.get_attribute("#panel", "data-view") == "encoder"
+    assert opened.locator("#map .lit text").all_text_contents() == ["Self-attention"]
+    opened.locator("#layers input >> nth=1").check()
+    assert "Encoder layer 2 of 2" in (opened.text_content("#map") or "")
+
+
+@pytest.mark.parametrize("tab", ["decoder", "cross"])
+def test_a_step_says_what_it_has_read_and_what_it_writes(opened: "Page", tab: str) -> None:
+    opened.click(f"#tab-{tab}")
+    opened.hover(".queries .token >> nth=1")
+    assert opened.inner_text("#step") == "Step 2 has read “das” and writes “alte”."
+
+
+# The mask
+
+
+def test_masked_cells_are_hatched(opened: "Page") -> None:
+    """Above the diagonal nothing is painted, so that the hatching behind the canvas shows; all else is painted."""
+    opened.click("#tab-decoder")
+    holes = opened.evaluate("""() => {
+        const canvas = document.querySelector(".tile canvas");
+        const pixels = canvas.getContext("2d").getImageData(0, 0, canvas.width, canvas.height).data;
+        const masked = [];
+        for (let at = 0; at < pixels.length / 4; at++) {
+            if (!pixels[4 * at + 3]) masked.push([Math.floor(at / canvas.width), at % canvas.width]);
+        }
+        return masked;
+    }""")
+    assert holes == [[query, key] for query in range(6) for key in range(6) if key > query]
+    assert "repeating-linear-gradient" in opened.evaluate(
+        "getComputedStyle(document.querySelector('.tile')).background"
+    )
+
+
+def test_a_masked_cell_says_so(opened: "Page") -> None:
+    opened.click("#tab-decoder")
+    opened.click(".tile >> nth=0")
+    opened.focus(".field")
+    opened.keyboard.press("ArrowRight")
+    assert opened.inner_text("#readout") == "<s> must not look at das: its score is −∞, so its weight is 0"
+
+
+# Numbers, CSV and PNG
+
+
+def open_head(page: "Page") -> list[list[float]]:
+    """Open head 2 of decoder layer 2, and return its weights."""
+    page.click("#tab-decoder")
+    page.click(".tile >> nth=4")
+    weights: list[list[float]] = page.evaluate(
+        "(({ maps, scale }) => maps.decoder[1][1].map(row => row.map(weight => weight / scale)))"
+        "(JSON.parse(document.getElementById('data').textContent))"
+    )
+    return weights
+
+
+def test_a_head_has_a_table_of_its_numbers(opened: "Page") -> None:
+    weights = open_head(opened)
+    opened.click("#numbers")
+    assert texts(opened, ".numbers thead th") == texts(opened, ".numbers tbody th") == ["<s>", *TRANSLATION.split()]
+    cells = [
+        cell
+        for row, values in enumerate(weights)
+        for cell in (*(f"{weight:.3f}" for weight in values[: row + 1]), *["−∞"] * (len(values) - row - 1))
+    ]
+    assert texts(opened, ".numbers tbody td") == cells
+    opened.click("#next")
+    assert opened.locator(".numbers").is_visible()  # the choice stays
+    opened.click("#numbers")
+    assert opened.locator(".field").is_visible()
+
+
+def test_a_head_is_saved_as_csv(opened: "Page") -> None:
+    weights = open_head(opened)
+    with opened.expect_download() as saved:
+        opened.click("#save-csv")
+    assert saved.value.suggested_filename == "decoder-layer-2-head-2.csv"
+    head, *rows = csv.reader(saved.value.path().read_text(encoding="utf-8").splitlines())
+    assert head == ["last token read / draws on", "<s>", *TRANSLATION.split()]
+    assert [row[0] for row in rows] == ["<s>", *TRANSLATION.split()]
+    assert [[float(number) for number in row[1:]] for row in rows] == weights
+
+
+def test_a_head_is_saved_as_png(opened: "Page") -> None:
+    open_head(opened)
+    with opened.expect_download() as saved:
+        opened.click("#save-png")
+    assert saved.value.suggested_filename == "decoder-layer-2-head-2.png"
+    content = saved.value.path().read_bytes()
+    assert content.startswith(b"\x89PNG")
+    width, height = (int.from_bytes(content[at : at + 4]) for at in (16, 20))
+    assert width > 2 * 6 * 28 and height > 2 * 6 * 28  # labels, and six cells of 28 pixels at twice the resolution
 
 
 # Tabs
@@ -203,7 +336,7 @@ def test_a_head_opens_moves_and_closes_by_keyboard(opened: "Page") -> None:
     opened.keyboard.press("ArrowRight")
     opened.keyboard.press("ArrowDown")
     opened.keyboard.press("Enter")
-    assert opened.inner_text("#large-title") == "Cross attention · layer 2 · head 2"
+    assert opened.inner_text("#large-title") == "Cross-attention · layer 2 · head 2"
     opened.focus(".field")
     opened.keyboard.press("ArrowDown")
     opened.keyboard.press("ArrowRight")
@@ -216,7 +349,7 @@ def test_a_head_opens_moves_and_closes_by_keyboard(opened: "Page") -> None:
 def test_the_next_head_follows(opened: "Page") -> None:
     opened.click(".tile >> nth=5")
     opened.click("#next")
-    assert opened.inner_text("#large-title") == "Cross attention · layer 1 · head 1"
+    assert opened.inner_text("#large-title") == "Cross-attention · layer 1 · head 1"
 
 
 # Screens and text of every kind
@@ -230,6 +363,7 @@ def test_a_narrow_screen_never_scrolls_sideways(page: "Page", attention_page: Pa
     page.hover(".queries .token >> nth=1")
     assert page.evaluate("document.documentElement.scrollWidth") <= 380
     page.click(".tile >> nth=0")
+    page.click("#numbers")
     assert page.evaluate("document.documentElement.scrollWidth") <= 380
 
 
@@ -242,6 +376,19 @@ def test_the_dark_has_its_own_colors(page: "Page", attention_page: Path) -> None
     assert page.evaluate(background) == "rgb(14, 18, 23)"
 
 
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_axe_finds_nothing(browser: "Browser", attention_page: Path, scheme: Any) -> None:
+    axe = pytest.importorskip("axe_playwright_python.sync_playwright", reason="axe is not installed").Axe()
+    context = browser.new_context(bypass_csp=True, color_scheme=scheme, reduced_motion="reduce")
+    page = context.new_page()
+    page.goto(attention_page.as_uri())
+    for act in ("#tab-decoder", ".tile >> nth=4", "#numbers"):
+        page.click(act)
+        found = axe.run(page).response["violations"]
+        assert [(act, rule["id"], rule["nodes"][0]["html"][:120]) for rule in found] == []
+    context.close()
+
+
 def test_hostile_text_is_shown_and_does_nothing(page: "Page", hostile_page: Path) -> None:
     page.goto(hostile_page.as_uri())
     assert page.inner_text("#source") == HOSTILE
@@ -249,4 +396,5 @@ def test_hostile_text_is_shown_and_does_nothing(page: "Page", hostile_page: Path
     page.hover(".queries .token >> nth=1")
     page.click(".tile >> nth=0")
     page.hover(".field", position={"x": 3, "y": 3})
+    page.click("#numbers")
     assert page.locator("img, #source *, #model *").count() == 0

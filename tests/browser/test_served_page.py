@@ -143,7 +143,7 @@ def test_every_head_of_every_layer_can_be_opened(page: "Page", address: str) -> 
         page.click(f"#tab-{view}")
         assert page.locator("#grid .tile").count() == layers * 4
     page.click("#grid .tile >> nth=5")
-    assert page.text_content("#large-title") == "Cross attention · layer 2 · head 2"
+    assert page.text_content("#large-title") == "Cross-attention · layer 2 · head 2"
     page.keyboard.press("Escape")
     assert page.is_hidden("#large")
 

@@ -1,6 +1,10 @@
 // The viewer of attention: what every head of every layer looks at, in one sentence and its translation.
 
-const byId = (id) => document.getElementById(id);
+import { paint, prefersDark } from "./colors.js";
+import { alongRow, byId, draw, largest, make, percent, rove, visible } from "./dom.js";
+import { close, isOpen, listen, repaintHead, showHead } from "./head.js";
+import { drawMap } from "./map.js";
+
 const COLORS = 8;
 const FAINTEST = 0.02; // a line below this weight could not be seen
 
@@ -12,8 +16,8 @@ function showAttention(newData) {
   data = newData;
   VIEWS = makeViews();
   const [view, heads] = state ? [state.view, state.heads] : ["cross", null];
-  state = { view, layer: data.alignment.layer, heads: new Set(), token: null, pinned: false, cell: null };
-  if (byId("large").open) byId("large").close();
+  state = { view, layer: data.alignment.layer, heads: new Set(), token: null, pinned: false };
+  close();
   byId("panel").dataset.view = "";
   showAlignment();
   showScale();
@@ -35,69 +39,36 @@ function makeViews() {
   const source = [...data.tokens.source.slice(0, -1).map(piece), control(end)];
   const written = [...data.tokens.target.slice(1).map(piece), control(end)];
   const read = [control(start), ...written.slice(0, -1)];
+  const quote = (token) => `“${token.text}”`;
+  const next = written.length > 1 ? `, and the row of ${quote(written[0])} writes ${quote(written[1])}` : "";
+  const before = written.length > 1 ? `, and the row of ${quote(written[1])} has read ${quote(written[0])}` : "";
   return {
     encoder: {
-      name: "Encoder", queries: source, keys: source, sides: ["token", "draws on"],
-      caption: "Self-attention of the encoder: every token of the source draws on all others, before and after it.",
+      name: "Encoder self-attention", queries: source, keys: source, sides: ["token", "draws on"], axes: ["tokens of the source", "the tokens that they draw on"], isMasked: () => false,
+      caption: "Self-attention of the encoder. A row is a token of the source; it draws on all tokens, before and after it.",
+      step: () => "",
     },
     decoder: {
-      name: "Decoder", queries: read, keys: read, sides: ["last token read", "draws on"],
-      caption: "Masked self-attention of the decoder: a step sees what has been written so far, and nothing later.",
+      name: "Decoder self-attention", queries: read, keys: read, sides: ["last token read", "draws on"], axes: ["steps, named after the last token read", "the tokens that they draw on"],
+      isMasked: (query, key) => key > query,
+      caption: `Masked self-attention of the decoder. A row is a step, named after the last token that it has read: the row of ${quote(read[0])} writes ${quote(written[0])}${next}. ` +
+        "A step sees what has been written so far. Later tokens are masked (hatched): their scores are −∞, so their weights are 0.",
+      step: (at) => `Step ${at + 1} has read ${quote(read[at])} and writes ${quote(written[at])}.`,
     },
     cross: {
-      name: "Cross", queries: written, keys: source, sides: ["writes", "looks at"],
-      caption: "The decoder looks at the source: a row is the step that writes the token, not the one that reads it.",
+      name: "Cross-attention", queries: written, keys: source, sides: ["writes", "looks at"], axes: ["steps, named after the token written", "tokens of the source"], isMasked: () => false,
+      caption: `Cross-attention from the decoder to the source. A row is a step, named after the token that it writes: the row of ${quote(written[0])} has read ${quote(read[0])}${before}.`,
+      step: (at) => `Step ${at + 1} has read ${quote(read[at])} and writes ${quote(written[at])}.`,
     },
   };
-}
-
-function visible(text) {
-  const bare = text.replace(/^ (?=.)/s, "");
-  return /^\s*$/.test(bare) ? bare.replaceAll("\n", "⏎").replace(/\s/g, "␣") || "␣" : bare;
-}
-
-function make(name, { text, on, style, ...attributes } = {}, ...children) {
-  const node = document.createElement(name);
-  if (style) node.style.cssText = style; // not as an attribute, which a strict content policy forbids
-  for (const [key, value] of Object.entries(attributes)) {
-    if (value !== undefined && value !== false) node.setAttribute(key, value === true ? "" : value);
-  }
-  for (const [event, listener] of Object.entries(on ?? {})) node.addEventListener(event, listener);
-  if (text !== undefined) node.textContent = text;
-  node.append(...children);
-  return node;
-}
-
-function draw(name, { style, ...attributes }) {
-  const node = document.createElementNS("http://www.w3.org/2000/svg", name);
-  if (style) node.style.cssText = style;
-  for (const [key, value] of Object.entries(attributes)) node.setAttribute(key, value);
-  return node;
 }
 
 const view = () => VIEWS[state.view];
 const layers = () => data.maps[state.view];
 const nHeads = () => layers()[0].length;
 const weight = (layer, head, query, key) => layers()[layer][head][query][key] / data.scale;
+const sharesOf = (layer, head) => layers()[layer][head].map((row) => row.map((number) => number / data.scale));
 const color = (head) => `--color: var(--head-${head % COLORS})`;
-const percent = (share) => `${(share * 100).toFixed(share < 0.0995 ? 1 : 0)} %`;
-const largest = (numbers) => numbers.reduce((best, number, at) => (number > numbers[best] ? at : best), 0);
-
-// Move the focus among the items of a group: one stop for Tab, arrows inside.
-function rove(items, moves) {
-  items.forEach((item, at) => {
-    item.tabIndex = at ? -1 : 0;
-    item.addEventListener("focus", () => items.forEach((other) => (other.tabIndex = other === item ? 0 : -1)));
-    item.addEventListener("keydown", (event) => {
-      const target = moves(event.key, at);
-      if (target === undefined) return;
-      event.preventDefault();
-      items[Math.max(0, Math.min(items.length - 1, target))].focus();
-    });
-  });
-}
-const alongRow = (n) => (key, at) =>
-  ({ ArrowRight: (at + 1) % n, ArrowLeft: (at + n - 1) % n, Home: 0, End: n - 1 })[key];
 
 
 // Words
@@ -210,9 +181,11 @@ function open(key) {
   byId("panel").setAttribute("aria-labelledby", `tab-${key}`);
   byId("caption").textContent = view().caption;
   showLayers();
+  showMap();
   makeHeads();
   showGrid();
   makeBipartite();
+  tell();
 }
 
 function showLayers() {
@@ -228,13 +201,20 @@ function openLayer(layer) {
   state.layer = layer;
   byId("layers").querySelectorAll("input")[layer].checked = true;
   markLayer();
+  showMap();
   showHeads();
   showLines();
 }
 
+// Where in Figure 1 the shown layer is.
+function showMap() {
+  const sizes = Object.fromEntries(Object.entries(data.maps).map(([name, maps]) => [name, maps.length]));
+  byId("map").replaceChildren(drawMap({ sizes, lit: state.view, layer: state.layer, open }));
+}
+
 function makeHeads() {
   const buttons = Array.from({ length: nHeads() }, (_, head) => make("button", {
-    class: "head", type: "button", style: color(head), title: "Peak: the largest weight of a row, averaged over rows",
+    class: "head", type: "button", style: color(head),
     on: { click: () => toggle(head), dblclick: () => alone(head) },
   }, make("span", { text: `Head ${head + 1}` }), make("small", { dir: "auto" })));
   byId("heads").replaceChildren(...buttons);
@@ -334,6 +314,7 @@ function select(token) {
 }
 
 function tell() {
+  byId("step").textContent = !state.token ? "Point at a token to follow its lines." : state.token.side === "queries" ? view().step(state.token.at) : "";
   const heads = [...state.heads].sort((a, b) => a - b);
   byId("status").textContent = !state.token ? "" :
     `${view()[state.token.side][state.token.at].text}: ` + heads.map((head) => `head ${head + 1} ${strongest(head)}`).join(", ");
@@ -393,40 +374,10 @@ function showStrips(nodes) {
 }
 
 
-// Heat maps
-
-// From paper to ink through one hue and its neighbors, even in lightness; in the dark from ink to paper.
-const RAMPS = {
-  light: ["#fbfcfd", "#dcecf3", "#b0d5e5", "#78b6d6", "#4592c4", "#276cae", "#1b478d", "#141f57"],
-  dark: ["#151b22", "#17293d", "#174163", "#1c5d8b", "#3480b0", "#63a5cb", "#a3cde1", "#eaf6fa"],
-};
-const prefersDark = matchMedia("(prefers-color-scheme: dark)");
-const isDark = () => (document.documentElement.dataset.theme ?? (prefersDark.matches ? "dark" : "light")) === "dark";
-
-function ramp() {
-  const stops = RAMPS[isDark() ? "dark" : "light"].map((hex) => [1, 3, 5].map((at) => parseInt(hex.slice(at, at + 2), 16)));
-  return Array.from({ length: 256 }, (_, level) => {
-    const place = (level / 255) * (stops.length - 1);
-    const at = Math.min(Math.floor(place), stops.length - 2);
-    return stops[at].map((low, channel) => low + (stops[at + 1][channel] - low) * (place - at));
-  });
-}
-
-function paint(canvas, rows) { // one pixel a weight; the style sheet makes it large, unblurred
-  const colors = ramp();
-  [canvas.width, canvas.height] = [rows[0].length, rows.length];
-  const context = canvas.getContext("2d");
-  const image = context.createImageData(canvas.width, canvas.height);
-  rows.flat().forEach((number, at) => {
-    const level = Math.round(255 * Math.sqrt(number / data.scale)); // low weights should be seen too
-    image.data.set([...colors[level], 255], at * 4);
-  });
-  context.putImageData(image, 0, 0);
-  return canvas;
-}
+// Every head at a glance
 
 function showScale() {
-  paint(byId("scale"), [Array.from({ length: 160 }, (_, at) => (at / 159) ** 2 * data.scale)]);
+  paint(byId("scale"), [Array.from({ length: 160 }, (_, at) => at / 159)]);
 }
 
 function showGrid() {
@@ -435,12 +386,12 @@ function showGrid() {
   const names = Array.from({ length: nHeads() }, (_, head) => make("span", { class: "name dot", style: color(head), text: head + 1 }));
   const tiles = [];
   const rows = layers().flatMap((heads, layer) => [
-    make("button", { class: "name layer", type: "button", tabindex: "-1", "data-layer": layer, text: layer + 1, title: `Show layer ${layer + 1}`, on: { click: () => openLayer(layer) } }),
-    ...heads.map((weights, head) => {
+    make("button", { class: "name layer", type: "button", tabindex: "-1", "data-layer": layer, text: layer + 1, "aria-label": `Show layer ${layer + 1}`, on: { click: () => openLayer(layer) } }),
+    ...heads.map((_, head) => {
       const tile = make("button", {
-        class: "tile", type: "button", "aria-label": `Layer ${layer + 1}, head ${head + 1}`, title: `Layer ${layer + 1}, head ${head + 1}`,
+        class: "tile", type: "button", "aria-label": `Layer ${layer + 1}, head ${head + 1}`,
         "data-layer": layer, "data-head": head, on: { click: () => enlarge(layer, head) },
-      }, paint(document.createElement("canvas"), weights));
+      }, paint(document.createElement("canvas"), sharesOf(layer, head), view().isMasked));
       tiles.push(tile);
       return tile;
     }),
@@ -460,51 +411,11 @@ function markLayer() {
 
 function enlarge(layer, head) {
   state.large = { layer, head };
-  byId("large-title").textContent = `${view().name} attention · layer ${layer + 1} · head ${head + 1}`;
-  if (!byId("large").open) byId("large").showModal();
-  const { queries, keys } = view();
-  const room = Math.min(1000, innerWidth - 80) - 120;
-  const cell = Math.max(14, Math.min(34, Math.floor(room / keys.length), Math.floor((innerHeight - 330) / queries.length)));
-  const field = make("div", {
-    class: "field", tabindex: "0", role: "application", "aria-label": "Heat map: arrow keys move over its cells",
-    on: { pointermove: pointCell, pointerdown: pointCell, keydown: moveCell, focus: () => state.cell ?? showCell(0, 0) },
-  }, paint(document.createElement("canvas"), layers()[layer][head]), make("div", { class: "mark", hidden: true }));
-  const sides = make("div", { class: "sides" }, ...queries.map(({ text }) => make("span", { text, dir: "auto" })));
-  const tops = make("div", { class: "tops" }, ...keys.map(({ text }) => make("span", { text, dir: "auto" })));
-  byId("heat").replaceChildren(make("div", {
-    class: "sheetgrid", style: `--cell: ${cell}px; --keys: ${keys.length}; --queries: ${queries.length}`,
-  }, tops, sides, field));
-  byId("readout").textContent = `${view().sides[0]} ↓, ${view().sides[1]} →. Point at a cell for its weight.`;
-  state.cell = null;
-}
-
-function pointCell(event) {
-  const { queries, keys } = view();
-  const edges = event.currentTarget.getBoundingClientRect();
-  const within = (share, n) => Math.max(0, Math.min(n - 1, Math.floor(share * n)));
-  showCell(within((event.clientY - edges.top) / edges.height, queries.length), within((event.clientX - edges.left) / edges.width, keys.length));
-}
-
-function moveCell(event) {
-  const [down, right] = { ArrowDown: [1, 0], ArrowUp: [-1, 0], ArrowRight: [0, 1], ArrowLeft: [0, -1] }[event.key] ?? [0, 0];
-  if (!down && !right) return;
-  event.preventDefault();
-  const [query, key] = state.cell ?? [0, 0];
-  showCell(Math.max(0, Math.min(view().queries.length - 1, query + down)), Math.max(0, Math.min(view().keys.length - 1, key + right)));
-}
-
-function showCell(query, key) {
-  state.cell = [query, key];
-  const { layer, head } = state.large;
-  const bold = (token) => make("b", {}, make("bdi", { text: token.text }));
-  byId("readout").replaceChildren(bold(view().queries[query]), ` ${view().sides[1]} `, bold(view().keys[key]),
-    ` with ${weight(layer, head, query, key).toFixed(4)}`);
-  const mark = byId("heat").querySelector(".mark");
-  mark.hidden = false;
-  mark.style.left = `calc(var(--cell) * ${key})`;
-  mark.style.top = `calc(var(--cell) * ${query})`;
-  byId("heat").querySelectorAll(".sides span").forEach((label, at) => label.classList.toggle("on", at === query));
-  byId("heat").querySelectorAll(".tops span").forEach((label, at) => label.classList.toggle("on", at === key));
+  showHead({
+    title: `${view().name} · layer ${layer + 1} · head ${head + 1}`,
+    file: `${state.view}-layer-${layer + 1}-head-${head + 1}`,
+    queries: view().queries, keys: view().keys, sides: view().sides, axes: view().axes, isMasked: view().isMasked, rows: sharesOf(layer, head),
+  });
 }
 
 function step(by) {
@@ -513,19 +424,12 @@ function step(by) {
   enlarge(Math.floor(at / nHeads()), at % nHeads());
 }
 
-function showDialog() {
-  byId("previous").addEventListener("click", () => step(-1));
-  byId("next").addEventListener("click", () => step(1));
-  byId("close").addEventListener("click", () => byId("large").close());
-  byId("large").addEventListener("click", (event) => { if (event.target === byId("large")) byId("large").close(); });
-}
-
 
 showTabs();
-showDialog();
+listen(step);
 new ResizeObserver(() => state && showLines()).observe(byId("bipartite"));
 document.addEventListener("keydown", (event) => {
-  if (event.key === "Escape" && state && !byId("large").open) { state.pinned = false; select(null); }
+  if (event.key === "Escape" && state && !isOpen()) { state.pinned = false; select(null); }
 });
 
 // Heat maps are painted, not styled: they have to be painted again when light and dark change places.
@@ -534,6 +438,7 @@ function repaint() {
   showScale();
   showGrid();
   showHeads();
+  repaintHead();
 }
 prefersDark.addEventListener("change", repaint);
 

@@ -11,9 +11,10 @@ import torch
 from torch import Tensor
 
 from multihead.config.schema import ModelConfig
+from multihead.figures import new_figure
 from multihead.inspection.attention_maps import AttentionMaps, alignment_layer, alignment_matrix, word_alignment
 from multihead.inspection.page import SCALE, write_page
-from multihead.inspection.picture import write_picture
+from multihead.inspection.picture import _draw_map, write_picture
 from multihead.inspection.record import record, record_attention
 from multihead.model.transformer import ScaledDotProduct, Transformer
 from multihead.text.pieces import word_texts
@@ -240,6 +241,11 @@ def test_a_page_of_the_base_model_is_small(tmp_path: Path) -> None:
     maps = AttentionMaps(source_tokens=names, target_tokens=names, encoder=encoder, decoder=decoder, cross=cross)
     page_of(maps, tmp_path / "page.html")
     assert (tmp_path / "page.html").stat().st_size < 2_000_000
+
+
+def test_the_color_of_a_picture_is_linear_in_the_weight() -> None:
+    image = _draw_map(new_figure(1, 1).subplots(), np.array([[0.0, 0.25, 0.5, 0.2]], dtype=np.float32))
+    np.testing.assert_allclose(image.norm(image.get_array()), [[0.0, 0.25, 0.5, 0.2]], atol=1e-6)
 
 
 @pytest.mark.parametrize("source", ["the old house", "cost: $5 and $\\frac{1}$", "日本語 الكلمة"])

@@ -458,7 +458,7 @@ def test_what_is_not_there_is_an_error_in_json(client: TestClient) -> None:
 
 
 def test_the_page_and_its_files_have_a_strict_policy(client: TestClient) -> None:
-    for path in ("/", "/app.js", "/attention.js", "/attention.css", "/style.css", "/icon.svg"):
+    for path in ("/", "/app.js", "/attention.js", "/head.js", "/map.js", "/attention.css", "/style.css", "/icon.svg"):
         answer = client.get(path)
         assert answer.status_code == 200
         assert "unsafe" not in answer.headers["content-security-policy"]
