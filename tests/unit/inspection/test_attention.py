@@ -244,8 +244,9 @@ def test_a_page_of_the_base_model_is_small(tmp_path: Path) -> None:
 
 
 def test_the_color_of_a_picture_is_linear_in_the_weight() -> None:
-    image = _draw_map(new_figure(1, 1).subplots(), np.array([[0.0, 0.25, 0.5, 0.2]], dtype=np.float32))
-    np.testing.assert_allclose(image.norm(image.get_array()), [[0.0, 0.25, 0.5, 0.2]], atol=1e-6)
+    weights = np.array([[0.0, 0.25, 0.5, 0.2]], dtype=np.float32)
+    image = _draw_map(new_figure(1, 1).subplots(), weights)
+    np.testing.assert_allclose(np.asarray(image.norm(weights)), weights, atol=1e-6)
 
 
 @pytest.mark.parametrize("source", ["the old house", "cost: $5 and $\\frac{1}$", "日本語 الكلمة"])
