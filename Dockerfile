@@ -2,9 +2,8 @@
 # Another one:  docker run -v /path/to/model:/model:ro -p 127.0.0.1:5000:5000 multihead /model
 FROM python:3.12-slim
 COPY . /src
-# On Linux plain torch comes with gigabytes for GPUs: --build-arg PIP_EXTRA_INDEX_URL=... takes the index of its CPU builds.
-ARG PIP_EXTRA_INDEX_URL
-RUN pip install --no-cache-dir "/src[serve,interop]" && rm -r /src
+# Without PyTorch: all of the page but the attention of every head works. "/src[serve,train]" adds it.
+RUN pip install --no-cache-dir "/src[serve]" && rm -r /src
 RUN useradd --create-home multihead
 USER multihead
 EXPOSE 5000

@@ -9,7 +9,7 @@ if TYPE_CHECKING:
 
 
 __all__ = ["__version__", "load", "train"]
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 
 # torch takes seconds to import and `multihead --help` does without, so the functions import what they need.
 
@@ -47,7 +47,10 @@ def train(
 
     Ctrl-C and SIGTERM end the run after the step; once it is saved, KeyboardInterrupt or SystemExit(143) is raised.
     """
+    from multihead.errors import require
     from multihead.runs.request import TrainingRequest
+
+    require("torch", extra="train", purpose="training")
     from multihead.runs.train import train as run
 
     def path(name: str | Path | None) -> Path | None:

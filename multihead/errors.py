@@ -32,4 +32,10 @@ def require(module: str, extra: str, purpose: str = "") -> ModuleType:
         if missing.split(".")[0] == "multihead":
             raise
         problem = f"{purpose} needs {missing}, which is not installed" if purpose else f"{missing} is not installed"
-        raise UserError(f"{problem}: pip install 'multihead[{extra}]'") from None
+        raise UserError(f"{problem}: pip install 'multihead[{extra}]'{_INSTALL_HINTS.get(missing, '')}") from None
+
+
+_INSTALL_HINTS = {
+    "torch": " (on a machine without a GPU, first install the CPU build of PyTorch, a fraction of the size, as "
+    "pytorch.org/get-started describes)"
+}

@@ -4,16 +4,19 @@ import ast
 import re
 import subprocess
 import sys
+import tomllib
 from collections.abc import Iterable, Iterator
 from graphlib import TopologicalSorter
 from pathlib import Path
 
 import pytest
 
+import multihead
 from docs import generate
 from multihead.config.presets import PRESETS
 from multihead.config.resolve import flatten
 from multihead.config.schema import RunConfig
+from tests.environments import declared
 
 ROOT = Path(__file__).parents[1]
 PACKAGE = ROOT / "multihead"
@@ -31,7 +34,7 @@ NEED_TORCH = set(
     bench.plain_transformer bench.timing bench.training bench.translation distributed hardware.device
     inspection.record inspection.trace interop.onnx_graphs model.build model.dropout model.incremental
     model.transformer model.variants model.weights paper.positions paper.table1 paper.table2 paper.table3
-    paper.table3_study runs.base_model runs.estimate runs.log runs.loop runs.publish runs.setup runs.sizing runs.train
+    paper.table3_study runs.estimate runs.log runs.loop runs.publish runs.train
     runs.tuning training.batch training.checkpoint training.loss training.metrics training.objective
     training.optimizers training.trainer training.validation translation.engines.torch_engine translation.search
     """.split()
@@ -171,6 +174,71 @@ def test_all_other_modules_are_imported_without_torch() -> None:
     code = f"import sys, importlib; sys.modules['torch'] = None; [importlib.import_module(name) for name in {others}]"
     result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert result.returncode == 0, result.stderr
+
+
+# Dependencies
+
+# Distributions with another name than the module, and those that are needed without being imported by name.
+DISTRIBUTIONS = {
+    "google": "protobuf",
+    "huggingface_hub": "huggingface-hub",
+    "prometheus_client": "prometheus-client",
+    "pydantic_core": "pydantic",
+}
+NOT_IMPORTED = {"onnx", "onnxscript", "python-multipart", "tensorboard"}  # by torch and starlette
+
+
+def declared_names(*extras: str) -> set[str]:
+    return {requirement.name for requirement in declared(*extras)}
+
+
+def imported_distributions(path: Path) -> set[str]:
+    """The third-party distributions that a file imports, or requires by `errors.require`."""
+    tree = parse(path)
+    names = imported_names(executed(tree, True))
+    calls = [node for node in ast.walk(tree) if isinstance(node, ast.Call) and ast.unparse(node.func) == "require"]
+    names |= {call.args[0].value for call in calls if isinstance(call.args[0], ast.Constant)}
+    modules = {name.split(".")[0] for name in names} - sys.stdlib_module_names - {"multihead"}
+    return {DISTRIBUTIONS.get(module, module) for module in modules}
+
+
+def test_everything_that_is_imported_is_declared_and_nothing_else() -> None:
+    imported = set().union(*map(imported_distributions, MODULES.values()))
+    assert imported | NOT_IMPORTED == declared_names("train", "serve", "interop", "bulk")
+
+
+@pytest.mark.parametrize(
+    ("packages", "extras"),
+    [
+        (("serve",), ("serve",)),
+        (("bulk",), ("bulk",)),
+        (("interop",), ("interop", "train")),
+        (("cli",), ("train",)),
+        (
+            ("config", "text", "storage", "data", "translation.segments", "translation.guard", "evaluation", "lesson"),
+            (),
+        ),
+        (("distributed", "training", "runs", "model", "paper", "bench"), ("train",)),
+    ],
+)
+def test_a_package_imports_only_what_its_extra_installs(packages: tuple[str, ...], extras: tuple[str, ...]) -> None:
+    files = [path for module, path in MODULES.items() if covered(module, set(packages))]
+    assert set().union(*map(imported_distributions, files)) <= declared_names(*extras)
+
+
+def test_every_dependency_is_documented() -> None:
+    page = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8").partition("## Dependencies")[2]
+    rows = [line.strip("|").split("|") for line in page.splitlines() if line.startswith("| ")]
+    documented = {name for row in rows for name in re.sub(r"\(.*?\)", "", row[0]).replace(",", " ").split()}
+    assert all(len(row) == 4 and all(cell.strip() for cell in row) for row in rows)
+    assert documented - {"package"} == {name.partition("[")[0] for name in declared_names("dev")}
+
+
+def test_the_package_has_one_version() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    assert multihead.__version__ == project["version"]
+    changelog = (ROOT / "CHANGELOG.md").read_text(encoding="utf-8")
+    assert f"\n## {multihead.__version__}\n" in changelog
 
 
 # Documentation

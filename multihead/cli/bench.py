@@ -10,6 +10,7 @@ from multihead.cli.options import Beam, Engine, Json, Model
 from multihead.config.resolve import search_config
 from multihead.config.schema import check_engine
 from multihead.console import make_table
+from multihead.errors import require
 
 
 def bench_train_command(
@@ -22,6 +23,7 @@ def bench_train_command(
     as_json: Json = False,
 ) -> None:
     """Tokens per second of training, beside a plain torch.nn.Transformer loop and the matrix-multiply peak."""
+    require("torch", extra="train", purpose="bench train")
     from multihead.bench.training import bench_growth, bench_training
 
     report = bench_training(preset_name, data, steps, batch_tokens, vocab_size)
@@ -43,6 +45,7 @@ def bench_translate_command(
     as_json: Json = False,
 ) -> None:
     """Sentences per second and BLEU of translation, beside plain CTranslate2."""
+    require("torch", extra="train", purpose="bench translate")
     from multihead.bench.translation import bench_growth, bench_translation, read_text, write_picture
 
     text = read_text(source, reference, sentences)

@@ -1,10 +1,11 @@
 """The command `multihead` and its subcommands. stdout carries results, stderr messages."""
 
 from collections.abc import Callable
-from typing import Any
+from typing import Annotated, Any
 
 import typer
 
+from multihead import __version__
 from multihead.cli import bench, bulk, explain, models, paper, serve, train, translate
 from multihead.console import run_and_report_errors
 
@@ -52,7 +53,24 @@ def _group(commands: Commands, help_text: str) -> typer.Typer:
     return group
 
 
+def _print_version(is_given: bool) -> None:
+    if is_given:
+        print(f"multihead {__version__}")
+        raise typer.Exit
+
+
 app = _group(COMMANDS, 'The Transformer of "Attention Is All You Need": raw parallel text in, a translation model out.')
+
+
+@app.callback()
+def _options(
+    version: Annotated[
+        bool, typer.Option("--version", help="Show the version and exit.", is_eager=True, callback=_print_version)
+    ] = False,
+) -> None:
+    pass
+
+
 app.add_typer(_group(BENCH, "Measure speed beside an alternative in the same run."), name="bench")
 app.add_typer(_group(PAPER, "Reproduce the paper's tables and figures: our results beside the paper's."), name="paper")
 

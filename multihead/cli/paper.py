@@ -9,7 +9,7 @@ import typer
 from multihead.cli.options import Json, Picture, SetOptions
 from multihead.config.resolve import parse_settings
 from multihead.console import say
-from multihead.errors import UsageError
+from multihead.errors import UsageError, require
 
 Minutes = Annotated[
     float, typer.Option(min=0.0, help="With --corpus: training time of each row; or limit it by --set train.steps=N.")
@@ -33,6 +33,7 @@ def table1_command(
     as_json: Json = False,
 ) -> None:
     """Measure every layer type: growth of time and memory, sequential operations, path lengths."""
+    require("torch", extra="train", purpose="paper table1")
     from multihead.paper import table1
 
     _check_picture(output)
@@ -72,6 +73,7 @@ def table2_command(
     as_json: Json = False,
 ) -> None:
     """Training cost: the paper's estimate by time, counted operations, and hours on other hardware."""
+    require("torch", extra="train", purpose="paper table2")
     from multihead.hardware.flops import GPUS
     from multihead.paper import table2
 
@@ -107,6 +109,7 @@ def table3_command(
     as_json: Json = False,
 ) -> None:
     """Parameters of every row beside the paper's; with --corpus and --minutes also a ranking by perplexity and BLEU."""
+    require("torch", extra="train", purpose="paper table3")
     from multihead.paper import table3, table3_study
 
     names, entries = table3.pick_rows(rows), vocab_size or table3.VOCAB_SIZE
@@ -172,6 +175,7 @@ def positions_command(
     as_json: Json = False,
 ) -> None:
     """The sinusoids of §3.5: similarity of positions by distance, and the rotation between them."""
+    require("torch", extra="train", purpose="paper positions")
     from multihead.paper import positions
 
     _check_picture(output)

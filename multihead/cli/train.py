@@ -26,6 +26,7 @@ from multihead.cli.options import (
 )
 from multihead.config.resolve import parse_settings
 from multihead.console import say
+from multihead.errors import require
 
 PreparedCorpus = Annotated[
     Path | None, typer.Option("--data", help="A corpus made by `multihead prepare`, in place of text.")
@@ -51,6 +52,7 @@ def train_command(
     config: RunFile = None,
 ) -> None:
     """Train a model from raw text in one command; without text, on the embedded English-German corpus."""
+    require("torch", extra="train", purpose="training")
     from multihead.runs.request import TrainingRequest
     from multihead.runs.train import train
 
@@ -92,6 +94,7 @@ def plan_command(
     as_json: Json = False,
 ) -> None:
     """Estimate hours, memory and disk of a training run before it starts; takes the options of `multihead train`."""
+    require("torch", extra="train", purpose="planning a run")
     from multihead.runs.estimate import estimate_run
     from multihead.runs.request import TrainingRequest
 
@@ -154,6 +157,7 @@ def average_command(
     last: Annotated[int, typer.Option(min=1, help="Number of newest checkpoints.")] = 5,
 ) -> None:
     """Average the last checkpoints of a run into a model (§6.1)."""
+    require("torch", extra="train", purpose="averaging checkpoints")
     from multihead.runs.publish import publish_average
 
     steps = publish_average(run, output, last)

@@ -7,7 +7,7 @@ import typer
 
 from multihead.cli.options import Alpha, Beam, Engine, Exact, Json, Model, NoGuard, Split, engine_name, search_options
 from multihead.console import say
-from multihead.errors import UsageError
+from multihead.errors import UsageError, require
 
 
 def translate_command(
@@ -110,6 +110,7 @@ def inspect_command(
         raise UsageError(f"--output must end in .html or .png, got '{output}'")
     if not text.strip():
         raise UsageError("the text to inspect is empty")
+    require("torch", extra="train", purpose="the attention of every head")
     from multihead.inspection import page, picture
     from multihead.translation.translator import load
 

@@ -1,6 +1,5 @@
 """Export to CTranslate2: a table from its names to ours, and int8 quantization. In float32 the results are equal."""
 
-import importlib.util
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -8,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from multihead.config.schema import ModelConfig
-from multihead.errors import UserError, require
+from multihead.errors import UserError
 from multihead.interop.weight_layout import head_width, pad_heads, read_weights
 from multihead.model.positions import sinusoids
 from multihead.storage.arrays import Array, Arrays
@@ -80,7 +79,8 @@ def export_ctranslate2(model: ModelFolder, output: Path, quantization: str = "fl
     Its vocabulary is the pieces of tokenizer.json, which is copied: CTranslate2 translates `encode(text).tokens` of the
     `tokenizers` library, and appends the end symbol itself.
     """
-    library = require("ctranslate2", extra="interop")
+    import ctranslate2 as library
+
     quantizations = library.specs.model_spec.ACCEPTED_MODEL_TYPES
     if reason := unsupported_by_ctranslate2(model.config.model):
         raise UserError(reason)
@@ -114,10 +114,6 @@ def _vocabulary_map(shortlist: Shortlist, pieces: Sequence[str]) -> str:
     candidates_by_id = zip(ids, shortlist.candidates[N_SPECIAL:].tolist(), strict=True)
     always = line("", shortlist.frequent.tolist())
     return always + "".join(line(pieces[id], [*candidates, id]) for id, candidates in candidates_by_id)
-
-
-def has_ctranslate2() -> bool:
-    return importlib.util.find_spec("ctranslate2") is not None
 
 
 def _specification(library: Any, model: ModelFolder, in_int8: bool) -> Any:

@@ -16,7 +16,7 @@ from typing import Any
 from filelock import FileLock
 
 from multihead.concurrency import run_in_subprocess
-from multihead.errors import UserError, require
+from multihead.errors import UserError
 from multihead.interop.ctranslate2_export import export_ctranslate2
 from multihead.storage.files import cache_folder, is_bundled, sha256, write_text_atomic
 from multihead.storage.model_folder import WEIGHTS, ModelFolder
@@ -94,9 +94,10 @@ def _is_fresh(model: ModelFolder, quantization: str, export: Path) -> bool:
 
 
 def _settings(model: ModelFolder, quantization: str) -> dict[str, Any]:
-    version = require("ctranslate2", extra="interop").__version__
+    import ctranslate2
+
     shape = asdict(model.config.model)
-    return {"format": FORMAT, "ctranslate2": version, "quantization": quantization, "model": shape}
+    return {"format": FORMAT, "ctranslate2": ctranslate2.__version__, "quantization": quantization, "model": shape}
 
 
 def _sizes_and_times(folder: Path) -> dict[str, list[int]]:

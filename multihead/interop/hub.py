@@ -5,7 +5,7 @@ from pathlib import Path
 
 from filelock import FileLock
 
-from multihead.errors import UserError
+from multihead.errors import UserError, require
 from multihead.storage.files import BUNDLED, cache_folder, write_text_atomic
 from multihead.storage.model_folder import WEIGHTS
 
@@ -82,6 +82,7 @@ def _cache_folder(name: str) -> Path:
 
 
 def _download(repository: str, revision: str | None) -> Path:
+    require("huggingface_hub", extra="interop")
     from huggingface_hub import snapshot_download
     from huggingface_hub.errors import HfHubHTTPError, LocalEntryNotFoundError
 

@@ -25,9 +25,9 @@ def unsupported_by_onnx(config: ModelConfig) -> str | None:
 
 def export_onnx(model: ModelFolder, output: Path) -> None:
     """Write both graphs, the tokenizer, and the settings that a program needs to decode with them."""
+    require("torch", extra="train", purpose="an export to ONNX")
     for module in ("onnx", "onnxscript"):
         require(module, extra="interop")
-    require("torch", extra="train")
     from multihead.interop.onnx_graphs import ENCODER, write_graphs
     from multihead.model.weights import load_model
 

@@ -12,8 +12,7 @@ from multihead.config.resolve import Layer, Source, flatten
 from multihead.config.schema import RunConfig, Settings
 from multihead.errors import UserError
 from multihead.interop.hub import find_model, is_on_hub
-from multihead.model.transformer import Transformer
-from multihead.model.weights import load_model
+from multihead.storage.model_folder import ModelFolder
 from multihead.text.tokenizer import SubwordTokenizer
 
 FIXED_DATA_FIELDS = ("data.tokenizer", "data.tree")  # of the text, but properties of the vocabulary and the shape
@@ -26,7 +25,7 @@ class BaseModel:
 
     name: str
     folder: Path
-    model: Transformer
+    stored: ModelFolder
     tokenizer: SubwordTokenizer
     config: RunConfig
 
@@ -79,9 +78,11 @@ def _location(name: str) -> str:
 def open_base_model(name: str) -> BaseModel:
     """Load a model to fine-tune, by its folder or name."""
     folder = find_model(name)
-    model, tokenizer, config = load_model(folder)
+    stored = ModelFolder.open(folder)
+    config, tokenizer = stored.config, stored.tokenizer()
+    assert stored.n_parameters  # refuses damaged weights before the text is prepared
     if config.data.tokenizer == "unigram":
         raise UserError(
             f"--from {name}: imported models cannot be fine-tuned: their tokenizer encodes the source language only"
         )
-    return BaseModel(name, folder, model, tokenizer, config)
+    return BaseModel(name, folder, stored, tokenizer, config)

@@ -17,10 +17,8 @@ from multihead.console import Log, duration
 from multihead.data.shards import CorpusSummary, open_training_shards
 from multihead.hardware.flops import counted_flops
 from multihead.hardware.memory import keep_freed_memory
-from multihead.model.weights import count_parameters_of
 from multihead.text.tokenizer import SubwordTokenizer
 from multihead.training.schedule import training_seconds
-from multihead.training.trainer import Trainer
 
 CANDIDATES = ("tiny", "small", "base")  # smallest first
 THOROUGH = "thorough"  # in place of the smallest candidate, for a small text and much time
@@ -111,6 +109,8 @@ def _upper_bound(speed: Speed, measured: RunConfig, larger: RunConfig) -> Speed:
 
 def parameters(shape: RunConfig) -> int:
     """Return the number of parameters of a model."""
+    from multihead.model.weights import count_parameters_of  # needs torch, which `multihead prepare` does without
+
     return count_parameters_of(shape.model)
 
 
@@ -119,6 +119,8 @@ def parameters(shape: RunConfig) -> int:
 
 def measured_speed(config: RunConfig, data: Path, n_processes: int = 1) -> Speed:
     """Time some training steps on a prepared corpus."""
+    from multihead.training.trainer import Trainer  # needs torch
+
     batch_tokens = config.data.batch_tokens
     timed = configure(
         {

@@ -470,13 +470,6 @@ def test_what_cannot_be_loaded_is_said(tmp_path: Path) -> None:
         CTranslate2Engine(tmp_path, ModelConfig())
 
 
-def test_a_missing_library_is_named(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    model = stored(random_model(), tmp_path / "export")
-    monkeypatch.setitem(sys.modules, "ctranslate2", None)
-    with pytest.raises(UserError, match=r"pip install 'multihead\[interop\]'"):
-        export_ctranslate2(model, tmp_path / "export")
-
-
 # Exports that are kept
 
 

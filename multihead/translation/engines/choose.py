@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from multihead.config.schema import SearchConfig
 from multihead.errors import UserError, require
-from multihead.interop.ctranslate2_export import has_ctranslate2, unsupported_by_ctranslate2
+from multihead.interop.ctranslate2_export import unsupported_by_ctranslate2
 from multihead.interop.export_cache import cached_export
 from multihead.storage.model_folder import ModelFolder
 from multihead.translation.engine import Engine, SearchResult, Segment
@@ -91,8 +91,6 @@ def use_of_torch(folders: Sequence[ModelFolder]) -> str | None:
         return "an ensemble"
     if reason := unsupported_by_ctranslate2(folders[0].config.model):
         return f"this model ({reason})"
-    if not has_ctranslate2():
-        return "a search without ctranslate2"
     if importlib.util.find_spec("torch") is None:
         return None
     is_small = folders[0].config.model.d_model <= NARROW_MODEL or folders[0].shortlist() is not None
@@ -100,7 +98,9 @@ def use_of_torch(folders: Sequence[ModelFolder]) -> str | None:
 
 
 def _has_gpu() -> bool:
-    if not require("ctranslate2", extra="interop").get_cuda_device_count():
+    import ctranslate2
+
+    if not ctranslate2.get_cuda_device_count():
         return False
     from multihead.hardware.device import pick_device  # torch may be a build for CPUs only
 

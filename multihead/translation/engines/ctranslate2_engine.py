@@ -20,7 +20,7 @@ import numpy as np
 from multihead.concurrency import n_threads as default_threads
 from multihead.config.schema import ModelConfig, SearchConfig
 from multihead.data.bucketing import length_buckets
-from multihead.errors import UserError, require
+from multihead.errors import UserError
 from multihead.interop.ctranslate2_export import VOCABULARY_MAP
 from multihead.text.tokenizer import EOS_ID, NEVER_GENERATED, SPECIAL_TOKENS
 from multihead.translation.engine import Hypothesis, SearchResult, Segment, length_penalty
@@ -65,13 +65,13 @@ class CTranslate2Engine:
         `n_threads` batches are searched at the same time; by default as many as `concurrency.n_threads` says. With
         `one_sentence_per_batch`, no other sentence can change a result, which is slower.
         """
+        import ctranslate2
+
         options = {"inter_threads": n_threads or default_threads(), "intra_threads": 1}
         try:
             self._pieces: list[str] = json.loads((folder / "shared_vocabulary.json").read_text(encoding="utf-8"))
             with _torch_threads_restored():
-                self._translator = require("ctranslate2", extra="interop").Translator(
-                    str(folder), device="cpu", **options
-                )
+                self._translator = ctranslate2.Translator(str(folder), device="cpu", **options)
         except (OSError, ValueError, RuntimeError) as error:
             raise UserError(f"CTranslate2 cannot load {folder}: {error}") from None
         self._ids = {piece: id for id, piece in enumerate(self._pieces)}

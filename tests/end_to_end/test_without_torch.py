@@ -1,0 +1,110 @@
+"""`pip install .` translates, evaluates, serves and exports without torch; what needs torch says how to install it."""
+
+import json
+import socket
+import subprocess
+import time
+import urllib.request
+from pathlib import Path
+
+import pytest
+
+from tests.environments import make_environment, run_in
+
+SENTENCE, TRANSLATION = "Where is the station?", "Wo ist der Bahnhof?"
+
+
+@pytest.fixture(scope="module")
+def core(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return make_environment(tmp_path_factory.mktemp("core"))
+
+
+@pytest.fixture(scope="module")
+def serving(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return make_environment(tmp_path_factory.mktemp("serving"), "serve")
+
+
+@pytest.fixture(scope="module")
+def text(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
+    folder = tmp_path_factory.mktemp("text")
+    pairs = [(SENTENCE, TRANSLATION), ("Good morning.", "Guten Morgen."), ("I am tired.", "Ich bin müde.")]
+    for side, name in enumerate(("source", "reference")):
+        (folder / name).write_text("".join(pair[side] + "\n" for pair in pairs), encoding="utf-8")
+    return folder / "source", folder / "reference"
+
+
+def test_torch_is_not_there(core: Path) -> None:
+    result = subprocess.run([core, "-c", "import torch"], capture_output=True, text=True, check=False)
+    assert "No module named 'torch'" in result.stderr
+
+
+def test_it_translates(core: Path) -> None:
+    assert run_in(core, "translate", "en-de", SENTENCE).stdout == f"{TRANSLATION}\n"
+
+
+def test_it_evaluates(core: Path, text: tuple[Path, Path]) -> None:
+    scores = json.loads(run_in(core, "evaluate", "en-de", "--source", text[0], "--reference", text[1], "--json").stdout)
+    assert "BLEU" in json.dumps(scores)
+
+
+def test_it_says_what_a_model_is(core: Path) -> None:
+    assert json.loads(run_in(core, "info", "en-de", "--json").stdout)["parameters"] == 4_497_024
+
+
+def test_it_exports_for_ctranslate2(core: Path, tmp_path: Path) -> None:
+    run_in(core, "export", "en-de", "--format", "ctranslate2", "--output", tmp_path / "export")
+    assert (tmp_path / "export" / "model.bin").exists()
+
+
+def test_it_prepares_a_corpus(core: Path, tmp_path: Path, text: tuple[Path, Path]) -> None:
+    for file, name in zip(text, ("a.en", "a.de"), strict=True):
+        lines = file.read_text(encoding="utf-8").splitlines()
+        numbered = "".join(f"{number} {line}\n" for number in range(100) for line in lines)
+        (tmp_path / name).write_text(numbered, encoding="utf-8")
+    files = ("--source", tmp_path / "a.en", "--target", tmp_path / "a.de")
+    options = ("--set", "data.clean=false", "--vocab-size", "300")
+    run_in(core, "prepare", *files, *options, "--output", tmp_path / "data")
+    assert (tmp_path / "data" / "corpus.json").exists()
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        ["train", "--output", "run"],
+        ["translate", "en-de", "--sample", SENTENCE],
+        ["translate", "en-de", "--exact", SENTENCE],
+        ["translate", "en-de", "--engine", "torch", SENTENCE],
+        ["inspect", "en-de", SENTENCE, "--output", "page.html"],
+        ["paper", "table3"],
+    ],
+)
+def test_what_needs_torch_says_how_to_install_it(core: Path, command: list[str]) -> None:
+    message = run_in(core, *command, status=1).stderr
+    assert "pip install 'multihead[train]'" in message
+    assert "Traceback" not in message
+
+
+def test_it_serves(serving: Path) -> None:
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    server = subprocess.Popen([serving, "-m", "multihead", "serve", "en-de", "--port", str(port)])
+    try:
+        answer = _post(f"http://127.0.0.1:{port}/translate", {"q": SENTENCE, "source": "en", "target": "de"})
+        assert answer["translatedText"] == TRANSLATION
+    finally:
+        server.terminate()
+        assert server.wait(30) is not None
+
+
+def _post(address: str, body: dict[str, str]) -> dict[str, str]:
+    """Post JSON to a server that may still be starting."""
+    request = urllib.request.Request(address, json.dumps(body).encode(), {"Content-Type": "application/json"})
+    for _ in range(150):
+        try:
+            with urllib.request.urlopen(request) as response:
+                answer: dict[str, str] = json.load(response)
+                return answer
+        except OSError:
+            time.sleep(0.2)
+    raise AssertionError(f"{address} did not answer within 30 seconds")
