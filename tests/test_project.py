@@ -197,7 +197,7 @@ def imported_distributions(path: Path) -> set[str]:
     tree = parse(path)
     names = imported_names(executed(tree, True))
     calls = [node for node in ast.walk(tree) if isinstance(node, ast.Call) and ast.unparse(node.func) == "require"]
-    names |= {call.args[0].value for call in calls if isinstance(call.args[0], ast.Constant)}
+    names |= {str(call.args[0].value) for call in calls if isinstance(call.args[0], ast.Constant)}
     modules = {name.split(".")[0] for name in names} - sys.stdlib_module_names - {"multihead"}
     return {DISTRIBUTIONS.get(module, module) for module in modules}
 

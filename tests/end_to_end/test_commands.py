@@ -256,10 +256,7 @@ def test_an_unknown_engine_is_refused(trained: Path) -> None:
 def test_a_model_is_exported_for_ctranslate2(trained: Path, tmp_path: Path) -> None:
     multihead("export", trained, "--format", "ctranslate2", "--quantization", "int8", "--output", tmp_path / "out")
     assert (tmp_path / "out" / "model.bin").exists()
-    assert (
-        "unknown format 'tape'"
-        in multihead("export", trained, "--format", "tape", "--output", "x", status=2).stderr
-    )
+    assert "unknown format 'tape'" in multihead("export", trained, "--format", "tape", "--output", "x", status=2).stderr
 
 
 def test_what_a_format_cannot_express_is_refused_in_words(trained: Path, tmp_path: Path) -> None:

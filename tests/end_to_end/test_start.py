@@ -63,7 +63,7 @@ def test_a_run_begins_with_the_shape_vocabulary_and_weights_of_its_model(
     assert same_weights(request_from.output, trained)
     assert tokenizer.to_json() == its_tokenizer.to_json()
     assert replace(config.model, dropout=0.0) == its_config.model  # how much is dropped is the run's own
-    assert f"Starting from {trained}" in console.export_text()
+    assert f"Fine-tuning {trained}" in console.export_text()
 
 
 def test_the_card_and_the_facts_name_the_model(request_from: TrainingRequest, trained: Path) -> None:
