@@ -197,7 +197,8 @@ def definition(source: str, name: str) -> str:
     body: list[ast.stmt] = ast.parse(source).body
     node: ast.stmt | None = None
     for part in name.split("."):
-        node = next(one for one in body if isinstance(one, ast.FunctionDef | ast.ClassDef) and one.name == part)
+        named = [one for one in body if isinstance(one, ast.FunctionDef | ast.ClassDef) and one.name == part]
+        node = named[-1]  # after its overloads
         assert isinstance(node, ast.FunctionDef | ast.ClassDef)
         body = node.body
     assert node is not None

@@ -12,11 +12,12 @@ from typing import Any
 # Modules in the order of their imports. Each becomes a function that returns its exports.
 MODULES = (
     *("engine", "tokenizer", "search", "provenance", "dom", "formula", "matrix", "figures", "model", "worker"),
-    *("map", "input", "attention", "layers", "decoding", "beam", "heads", "whatif", "stations", "toy", "labs", "main"),
+    *("map", "attention", "input", "layers", "decoding", "beam", "heads", "whatif", "stations", "toy", "labs", "main"),
 )
 STYLES = ("lesson.css",)
 _IMPORT = re.compile(r'^import \{([^}]*)\} from "\./([\w-]+)\.js";\n', re.MULTILINE)
 _COMMENT = re.compile(r"^\s*(?://|/?\*).*\n", re.MULTILINE)  # lines that are nothing else
+_INDENT = re.compile(r"^ +", re.MULTILINE)
 _EXPORT = re.compile(r"^export (async function\*?|function\*?|class|const|let) ([\w$]+)", re.MULTILINE)
 
 
@@ -32,7 +33,7 @@ def join_modules(names: tuple[str, ...]) -> str:
 
 def _as_function(name: str, source: str) -> str:
     """Wrap a module: its imports become destructured constants, its exports the object that it returns."""
-    source = _COMMENT.sub("", source)
+    source = _INDENT.sub("", _COMMENT.sub("", source))
     exports = [found[2] for found in _EXPORT.finditer(source)]
     body = _IMPORT.sub(lambda found: f"const {{{found[1].replace(' as ', ': ')}}} = module_{found[2]};\n", source)
     body = _EXPORT.sub(r"\1 \2", body)

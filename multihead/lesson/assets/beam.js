@@ -4,7 +4,7 @@ import { append, el, number, svg, visible } from "./dom.js";
 import { rerank } from "./search.js";
 import { translate } from "./model.js";
 
-const COLUMN = 118;
+const COLUMN = 136;
 const ROW = 30;
 
 function beam(view) {
@@ -44,10 +44,10 @@ function ranking({ text, tokenizer }, found, alpha, node) {
       "li",
       { class: place ? null : "best" },
       el("bdi", {}, tokenizer.decode(path(found.nodes, leaf).map((step) => step.token)).trim()),
-      el("span", { class: "note" }, ` ${number(leaf.logProb, 3)} ÷ ((5 + ${leaf.depth}) ÷ 6)^${number(alpha, 1)} = ${number(score, 4)}`),
+      el("span", { class: "note" }, ` ${number(leaf.logProb, 3)} ÷ ((5 + ${leaf.depth}) ÷ 6)`, el("sup", {}, number(alpha, 1)), ` = ${number(score, 4)}`),
     );
   });
-  node.replaceChildren(el("h3", {}, text("beam.ranking", { alpha: number(alpha, 1) })), el("ol", { class: "ranking" }, rows));
+  node.replaceChildren(el("h2", {}, text("beam.ranking", { alpha: number(alpha, 1) })), el("ol", { class: "ranking" }, rows));
 }
 
 export function path(nodes, leaf) {
@@ -66,14 +66,14 @@ function tree(view, found) {
   const best = found.hypotheses[0] ? new Set(path(found.nodes, found.nodes[found.hypotheses[0].node]).map((node) => node.id)) : new Set();
   const edges = found.nodes.filter((node) => node.parent !== null).map((node) => {
     const [[x1, y1], [x2, y2]] = [place.get(node.parent), place.get(node.id)];
-    return svg("path", { class: `edge ${node.state} ${best.has(node.id) ? "best" : ""}`, d: `M${x1 + 84} ${y1} C${x1 + 104} ${y1} ${x2 - 20} ${y2} ${x2 - 4} ${y2}` });
+    return svg("path", { class: `edge ${node.state} ${best.has(node.id) ? "best" : ""}`, d: `M${x1 + 104} ${y1} C${x1 + 122} ${y1} ${x2 - 20} ${y2} ${x2 - 4} ${y2}` });
   });
   const labels = found.nodes.map((node) => {
     const [x, y] = place.get(node.id);
     const word = node.parent === null ? "<s>" : visible(tokenizer.readable(node.token));
     const act = () => force(view, found, node);
     const attributes = { class: `node ${node.state} ${best.has(node.id) ? "best" : ""}`, transform: `translate(${x} ${y})`, tabindex: "0", role: "button", "data-node": node.id, "aria-label": text("beam.node", { word, state: text(`beam.${node.state}`), logprob: number(node.logProb, 3) }), on: { click: act, keydown: (event) => { if (event.key === "Enter") act(); } } };
-    return svg("g", attributes, svg("rect", { x: -4, y: -13, width: 88, height: 26, rx: 6 }), svg("text", { y: 4 }, word.slice(0, 9)), svg("text", { x: 80, y: 4, class: "logprob", "text-anchor": "end" }, number(node.logProb, 1)));
+    return svg("g", attributes, svg("rect", { x: -4, y: -13, width: 108, height: 26, rx: 6 }), svg("text", { y: 4 }, word.length > 10 ? `${word.slice(0, 9)}…` : word), svg("text", { x: 100, y: 4, class: "logprob", "text-anchor": "end" }, number(node.logProb, 1)));
   });
   const depth = Math.max(...columns.keys());
   const rows = Math.max(...[...columns.values()].map((nodes) => nodes.length));

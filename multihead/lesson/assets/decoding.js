@@ -89,7 +89,7 @@ function lens({ text, config, state, tensor, run }, model, word) {
     const scores = Float32Array.from({ length: V }, (_, id) => x.reduce((sum, value, i) => sum + value * weight[id * D + i], 0));
     return el("li", {}, text("logits.after", { layer: layer + 1 }), " ", largest(scores, 5).map(word).join(" · "));
   });
-  return el("div", {}, el("h3", {}, text("logits.lens")), el("ol", { class: "near" }, rows), el("p", { class: "note" }, text("logits.written", { word: run.labels.written[state.t] })));
+  return el("div", {}, el("h2", {}, text("logits.lens")), el("ol", { class: "near" }, rows), el("p", { class: "note" }, text("logits.written", { word: run.labels.written[state.t] })));
 }
 
 function normalized(model, x) {
@@ -118,10 +118,10 @@ function loop(view) {
   const head = ["loop.step", "loop.reads", "loop.writes", "loop.probability"].map((key) => el("th", { scope: "col" }, text(key)));
   root.append(
     el("div", { class: "scroll" }, el("table", { class: "film" }, el("thead", {}, el("tr", {}, head)), el("tbody", {}, rows))),
-    el("h3", {}, text("loop.two")),
+    el("h2", {}, text("loop.two")),
     el("div", { class: "beside" },
-      el("div", {}, el("h4", {}, text("loop.training")), el("p", {}, text("loop.training.text", { n: written.length }))),
-      el("div", {}, el("h4", {}, text("loop.decoding")), el("p", {}, text("loop.decoding.text", { n: written.length }))),
+      el("div", {}, el("h3", {}, text("loop.training")), el("p", {}, text("loop.training.text", { n: written.length }))),
+      el("div", {}, el("h3", {}, text("loop.decoding")), el("p", {}, text("loop.decoding.text", { n: written.length }))),
     ),
     el("p", { class: "note" }, sameNumbers(view)),
     el("p", { class: "note" }, text("loop.cache", { layers: config.decoder_layers, t: state.t + 1, old: state.t })),

@@ -109,7 +109,7 @@ export const ACTIVATIONS = {
 /**
  * What a pass may leave out or change, for "what if". Sub-layers are named as in the graph: "encoder.0.self".
  *   heads: Set of "encoder.0.self:2"    attention: Set of sub-layers     feedForward, residual, norm: Sets of sub-layers
- *   positions, scale, mask: false switches them off    weights: Map of "decoder.1.cross" to [{head, query, key, weight}]
+ *   positions, scale, mask: false switches them off    visible: how many source positions are not padding    weights: Map of "decoder.1.cross" to [{head, query, key, weight}]
  */
 export const NO_CHANGE = {};
 
@@ -311,9 +311,10 @@ export class Transformer {
     const S = ids.length;
     let x = this.embed("source", "source_embedding.weight", ids, graph, change);
     let input = "source.input";
+    const isNoPadding = (_, key) => key < (change.visible ?? S);
     for (let layer = 0; layer < this.config.encoder_layers; layer++) {
       const [name, module] = [`encoder.${layer}`, `encoder.${layer}`];
-      const attention = this.attentionSublayer(`${name}.self`, `${module}.self_attention`, S, null, S, () => true, graph, change);
+      const attention = this.attentionSublayer(`${name}.self`, `${module}.self_attention`, S, null, S, isNoPadding, graph, change);
       [x, input] = this.residual(`${name}.self`, `${module}.residual_1`, x, S, input, graph, change, attention);
       const feedForward = this.feedForwardSublayer(`${name}.ffn`, `${module}.feed_forward`, S, graph, change);
       [x, input] = this.residual(`${name}.ffn`, `${module}.residual_2`, x, S, input, graph, change, feedForward);

@@ -1,6 +1,6 @@
 // The paper's formulas in MathML. Symbols that are matrices carry a class, so that they have the color of their picture.
 
-import { mathml } from "./dom.js";
+import { el, mathml } from "./dom.js";
 
 const mi = (text, className = null) => mathml("mi", { class: className }, text);
 const mo = (text) => mathml("mo", {}, text);
@@ -34,16 +34,18 @@ const LINES = {
   crossProjections: () => [row(Q(), mo("="), X(), projection("Q"), mo(","), K(), mo("="), mi("M"), projection("K"), mo(","), V(), mo("="), mi("M"), projection("V"))],
   products: () => [row(Q(), transposed(K()))],
   scores: () => [row(mi("S", "s"), mo("="), frac(row(Q(), transposed(K())), rootOf("d", "k")))],
-  mask: () => [row(sub(mi("S", "s"), row(mi("i"), mi("j"))), mo("←"), mo("−"), mn("∞"), name(" if "), mi("j"), mo(">"), mi("i"))],
+  mask: () => [row(sub(mi("S", "s"), row(mi("i"), mi("j"))), mo("←"), mo("−"), mn("∞"), mathml("mtext", {}, "\u00a0if\u00a0"), mi("j"), mo(">"), mi("i"))],
   softmax: () => [row(sub(mi("A", "a"), row(mi("i"), mi("j"))), mo("="), frac(sup(mi("e"), sub(mi("S", "s"), row(mi("i"), mi("j")))), row(mathml("munder", {}, mo("∑"), mi("n")), sup(mi("e"), sub(mi("S", "s"), row(mi("i"), mi("n")))))))],
   attention: () => [row(name("Attention"), paren(Q(), mo(","), K(), mo(","), V()), mo("="), name("softmax"), paren(frac(row(Q(), transposed(K())), rootOf("d", "k"))), V())],
   multiHead: () => [
-    row(name("MultiHead"), paren(Q(), mo(","), K(), mo(","), V()), mo("="), name("Concat"), paren(sub(name("head"), mn(1)), mo(","), mo("…"), mo(","), sub(name("head"), mi("h"))), sup(mi("W"), mi("O"))),
+    row(name("MultiHead"), paren(Q(), mo(","), K(), mo(","), V()), mo("=")),
+    row(name("Concat"), paren(sub(name("head"), mn(1)), mo(","), mo("…"), mo(","), sub(name("head"), mi("h"))), sup(mi("W"), mi("O"))),
     row(sub(name("head"), mi("i")), mo("="), name("Attention"), paren(Q(), projection("Q"), mo(","), K(), projection("K"), mo(","), V(), projection("V"))),
   ],
   residualPost: () => [row(name("LayerNorm"), paren(mi("x"), mo("+"), name("Sublayer"), paren(mi("x"))))],
   residualPre: () => [row(mi("x"), mo("+"), name("Sublayer"), paren(name("LayerNorm"), paren(mi("x"))))],
   layerNorm: () => [row(mi("y"), mo("="), frac(row(mi("x"), mo("−"), mi("μ")), mi("σ")), mo("·"), mi("g"), mo("+"), mi("b"))],
+  recurrent: () => [row(sub(mi("h"), mi("t")), mo("="), mi("f"), paren(sub(mi("h"), row(mi("t"), mo("−"), mn(1))), mo(","), sub(mi("x"), mi("t"))))],
   feedForward: () => [row(name("FFN"), paren(mi("x")), mo("="), name("max"), paren(mn(0), mo(","), mi("x"), sub(mi("W"), mn(1)), mo("+"), sub(mi("b"), mn(1))), sub(mi("W"), mn(2)), mo("+"), sub(mi("b"), mn(2)))],
   logits: () => [row(name("logits"), mo("="), mi("h"), transposed(mi("E"))), row(mi("P"), mo("="), name("softmax"), paren(name("logits")))],
   beam: () => [row(name("score"), mo("="), frac(row(name("log"), mi("P"), paren(mi("y"), mo("|"), mi("x"))), sup(paren(frac(row(mn(5), mo("+"), mo("|"), mi("y"), mo("|")), mn(6))), mi("α"))))],
@@ -52,8 +54,8 @@ const LINES = {
   bleu: () => [row(name("BLEU"), mo("="), name("BP"), mo("·"), name("exp"), paren(frac(mn(1), mn(4)), mathml("munderover", {}, mo("∑"), row(mi("n"), mo("="), mn(1)), mn(4)), name("log"), sub(mi("p"), mi("n"))))],
 };
 
-/** The formula of this name, with the text that a screen reader gets where MathML is not spoken. */
+/** The formula of this name. */
 export function formula(key) {
   const lines = LINES[key]();
-  return lines.map((line) => mathml("math", { display: "block", class: "formula" }, line));
+  return el("div", { class: "formula" }, lines.map((line) => mathml("math", { display: "block" }, line)));
 }

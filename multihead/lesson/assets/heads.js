@@ -1,19 +1,24 @@
 // Station 19: every head at a glance, with what it seems to do in this sentence.
 
 import { colorOf, el, percent } from "./dom.js";
+import { moduleOf, partSize } from "./attention.js";
 import { matrix } from "./matrix.js";
 
 function heads(view) {
-  const { root, run, text, config, state, update, sublayer } = view;
+  const { root, run, text, config, state, update, sublayer, model } = view;
   const { side } = state;
   const [rows, columns] = side === "encoder" ? [run.labels.source, run.labels.source] : side === "decoder" ? [run.labels.read, run.labels.read] : [run.labels.written, run.labels.source];
   const layers = side === "encoder" ? config.encoder_layers : config.decoder_layers;
   const stack = side === "encoder" ? "encoder" : "decoder";
   const kind = side === "cross" ? "cross" : "self";
+  const isBySize = state.by === "size" && Boolean(model);
+  const weightsOf = (name, head) => (isBySize ? bySize(view, name, head) : reader(run.graph.get(`${name}.weights`), head, side === "decoder"));
+  const missing = [...Array(layers).keys()].map((layer) => `${stack}.${layer}.${kind}.weights`).find((name) => !run.graph.nodes.has(name));
+  if (missing) return root.append(el("p", { class: "note" }, text("trace.missing", { name: missing })));
   const grid = el("div", { class: "heads", style: { "--columns": String(config.n_heads) } });
   for (let layer = 0; layer < layers; layer++)
     for (let head = 0; head < config.n_heads; head++) {
-      const at = reader(run.graph.get(`${stack}.${layer}.${kind}.weights`), head, side === "decoder");
+      const at = weightsOf(`${stack}.${layer}.${kind}`, head);
       const role = describe(at, rows.length, columns.length, side);
       const open = () => update({ layer, head });
       grid.append(
@@ -26,14 +31,28 @@ function heads(view) {
     }
   root.append(
     grid,
-    matrix({ rows, columns, at: reader(run.graph.get(`${sublayer}.weights`), state.head, side === "decoder"), caption: text("heads.one", { layer: state.layer + 1, head: state.head + 1 }), kind: "weights" }),
-    el("p", { class: "note" }, text("heads.caution")),
+    matrix({ rows, columns, at: weightsOf(sublayer, state.head), caption: text("heads.one", { layer: state.layer + 1, head: state.head + 1 }), kind: "weights" }),
+    el("p", { class: "note" }, text(isBySize ? "heads.sizes" : "heads.caution")),
   );
 }
 
 /** Weights of a head; what the mask forbids is -Infinity, so that it is hatched. */
 function reader({ data, shape }, head, isMasked) {
   return (row, column) => (isMasked && column > row ? -Infinity : data[(head * shape[1] + row) * shape[2] + column]);
+}
+
+/** Shares of a row when each weight counts times the length of the value that it moves, through Wᴼ. */
+function bySize({ run, model, config, state }, name, head) {
+  const weight = reader(run.graph.get(`${name}.weights`), head, state.side === "decoder");
+  const { data, shape: [H, n, width] } = run.graph.get(`${name}.v`);
+  const matrix = model.weight(`${moduleOf(name)}.w_o.weight`);
+  const sizes = Array.from({ length: n }, (_, key) => partSize(data.subarray((head * n + key) * width, (head * n + key + 1) * width), matrix, head, H, config.d_model));
+  const totals = new Map();
+  return (row, column) => {
+    if (weight(row, column) === -Infinity) return -Infinity;
+    if (!totals.has(row)) totals.set(row, sizes.reduce((sum, size, key) => sum + Math.max(0, weight(row, key)) * size, 0));
+    return (weight(row, column) * sizes[column]) / totals.get(row);
+  };
 }
 
 /** The simplest pattern that holds most of the weight, on average over the rows. */
@@ -82,4 +101,4 @@ function thumbnail(at, n, m) {
   return canvas;
 }
 
-export const HEAD_STATIONS = [{ key: "heads", map: ({ side }) => ({ encoder: "encoder.self", decoder: "decoder.self", cross: "decoder.cross" })[side], parts: [], paper: "§3.2.2, appendix", formula: ["multiHead"], code: "attention_weights", sides: ["encoder", "decoder", "cross"], layers: true, heads: true, render: heads }];
+export const HEAD_STATIONS = [{ key: "heads", map: ({ side }) => ({ encoder: "encoder.self", decoder: "decoder.self", cross: "decoder.cross" })[side], parts: [], paper: "§3.2.2, appendix", formula: ["multiHead"], code: "attention_weights", sides: ["encoder", "decoder", "cross"], layers: true, heads: true, by: true, render: heads }];

@@ -1,9 +1,11 @@
 // Stations 0 to 3: a sentence, its pieces, their embeddings, and their positions.
 
-import { append, el, number, visible } from "./dom.js";
+import { append, el, number, svg, visible } from "./dom.js";
 import { curves } from "./figures.js";
+import { N_SPECIAL } from "./tokenizer.js";
 
-function sentence({ root, run, text, found, update, config }) {
+function sentence(view) {
+  const { root, run, text, found, update, config } = view;
   const { labels } = run;
   const chip = (label, go) => el("button", { type: "button", class: "chip", on: { click: go } }, el("bdi", {}, label));
   root.append(
@@ -11,20 +13,44 @@ function sentence({ root, run, text, found, update, config }) {
     el("div", { class: "chips" }, labels.source.map((label) => chip(label, () => update({ s: 1 })))),
     el("p", {}, text("sentence.wrote", { score: number(found.score, 3) })),
     el("div", { class: "chips" }, labels.written.map((label, t) => chip(label, () => update({ s: 15, t })))),
+    ribbon(view),
     el("p", { class: "note" }, text("sentence.shape", { encoder: config.encoder_layers, decoder: config.decoder_layers, heads: config.n_heads, width: config.d_model })),
+  );
+}
+
+/** Both sentences with lines between their pieces: the mean of the last layer's cross-attention. */
+function ribbon({ run, text, config }) {
+  const node = run.graph.nodes.get(`decoder.${config.decoder_layers - 1}.cross.weights`);
+  if (!node) return null;
+  const { data, shape: [H, T, S] } = node;
+  const weight = (t, s) => [...Array(H).keys()].reduce((sum, head) => sum + data[(head * T + t) * S + s] / H, 0);
+  const centers = (words) => {
+    const widths = words.map((word) => 9 * word.length + 18);
+    return { at: widths.map((w, i) => widths.slice(0, i).reduce((sum, x) => sum + x, 0) + w / 2), total: widths.reduce((sum, x) => sum + x, 0) };
+  };
+  const [above, below] = [centers(run.labels.source), centers(run.labels.written)];
+  const width = Math.max(above.total, below.total);
+  const place = ({ at, total }, i) => at[i] + (width - total) / 2;
+  const words = (labels, row, y) => labels.map((label, i) => svg("text", { x: place(row, i), y, "text-anchor": "middle" }, label));
+  const lines = run.labels.written.flatMap((_, t) => run.labels.source.map((__, s) => [t, s, weight(t, s)])).filter(([, , w]) => w > 0.05);
+  const path = ([t, s, w]) => svg("path", { d: `M${place(above, s)} 24 C${place(above, s)} 70 ${place(below, t)} 50 ${place(below, t)} 96`, style: { opacity: w.toFixed(3) } });
+  return el("figure", {},
+    el("figcaption", { class: "note" }, text("sentence.ribbon", { layer: config.decoder_layers })),
+    el("div", { class: "scroll" }, svg("svg", { class: "ribbon", viewBox: `0 0 ${width} 120`, width, height: 120, role: "img", "aria-label": text("sentence.ribbon", { layer: config.decoder_layers }) }, lines.map(path), words(run.labels.source, above, 16), words(run.labels.written, below, 114))),
   );
 }
 
 /** The merges of every word, letter by letter. */
 function pieces({ root, run, text, tokenizer }) {
   const words = tokenizer.split(run.text);
+  const longest = Math.max(...words.map((word) => tokenizer.merge(word).length));
   const rows = words.map((word) => {
     const stages = tokenizer.merge(word);
     const show = (piece) => visible(tokenizer.readable(tokenizer.ids.get(piece)));
     const last = stages.at(-1);
     return el(
       "details",
-      { class: "word", open: words.length <= 8 && last.length > 1 },
+      { class: "word", open: stages.length === longest || last.length > 1 },
       el("summary", {}, el("bdi", {}, word.trim() || "␣"), " → ", last.map((piece) => el("span", { class: "piece" }, `${show(piece)} `, el("small", {}, tokenizer.ids.get(piece))))),
       el("ol", { class: "merges" }, stages.map((stage) => el("li", {}, stage.map((piece) => el("span", { class: "piece" }, show(piece)))))),
     );
@@ -38,15 +64,29 @@ function embedding(view) {
   append(
     root,
     el("p", { class: "note" }, text("embedding.onehot", { size: config.vocab_size, id: run.source[0], width: config.d_model })),
+    oneHot(view),
     show("source.embedding", { rows, caption: text("matrix.embedding") }),
     el("p", { class: "operation" }, `× √${config.d_model} = ${number(Math.sqrt(config.d_model), 3)}`),
     show("source.scaled", { rows, caption: text("matrix.scaled") }),
-    model ? el("h3", {}, text("embedding.near")) : null,
+    model ? el("h2", {}, text("embedding.near")) : null,
     model && el("ul", { class: "near" }, [...new Set(run.source)].map((id) => el("li", {}, el("bdi", {}, visible(tokenizer.readable(id))), ": ", neighbors(model, tokenizer, id)))),
   );
 }
 
-/** The pieces whose embeddings have the largest cosine with that of a piece. */
+/** The one-hot vector of each piece, drawn over the width of the vocabulary. */
+function oneHot({ run, text, config, model }) {
+  if (!model) return null;
+  const [left, width, step] = [90, 540, 17];
+  const rows = run.source.map((id, i) => [
+    svg("text", { x: left - 8, y: i * step + 13, "text-anchor": "end" }, run.labels.source[i]),
+    svg("rect", { x: left, y: i * step + 3, width, height: 12 }),
+    svg("path", { class: "one", d: `M${left + (width * id) / config.vocab_size} ${i * step + 2} v14` }),
+    svg("text", { x: left + width + 6, y: i * step + 13 }, String(id)),
+  ]);
+  return el("figure", { class: "chart" }, el("figcaption", {}, text("embedding.hot", { size: config.vocab_size })), svg("svg", { class: "hot", viewBox: `0 0 680 ${run.source.length * step + 4}`, role: "img", "aria-label": text("embedding.hot", { size: config.vocab_size }) }, rows));
+}
+
+/** The pieces whose embeddings have the largest cosine with that of a piece; pieces without letters only for such. */
 function neighbors(model, tokenizer, id, n = 6) {
   const { d_model: D, vocab_size: V } = model.config;
   const matrix = model.weight("source_embedding.weight");
@@ -55,7 +95,8 @@ function neighbors(model, tokenizer, id, n = 6) {
   const own = row(id);
   const size = Math.sqrt(dot(own, own));
   const cosines = Array.from({ length: V }, (_, i) => (i === id ? -2 : dot(own, row(i)) / (size * Math.sqrt(dot(row(i), row(i))) || 1)));
-  const best = cosines.map((_, i) => i).sort((a, b) => cosines[b] - cosines[a]).slice(0, n);
+  const hasLetters = (i) => /^ ?\p{L}/u.test(tokenizer.readable(i)) && i >= N_SPECIAL;
+  const best = cosines.map((_, i) => i).filter((i) => !hasLetters(id) || hasLetters(i)).sort((a, b) => cosines[b] - cosines[a]).slice(0, n);
   return best.map((i) => `${visible(tokenizer.readable(i))} ${number(cosines[i])}`).join(", ");
 }
 
@@ -84,7 +125,15 @@ function positions(view) {
       lines: dimensions.map((i) => ({ label: text("positions.dimension", { i }), y: (position) => wave(position, i) })),
       xLabel: text("positions.position"),
     }),
+    el("p", { class: "note" }, text("positions.waves", { waves: wavelengths(config.d_model) })),
+    el("p", {}, el("button", { type: "button", class: "link", on: { click: () => view.update({ mode: "labs", lab: 1 }) } }, text("positions.lab"))),
   );
+}
+
+/** Wavelengths of five pairs of dimensions, in positions: 2π to almost 10000 · 2π. */
+function wavelengths(D) {
+  const pairs = [0, 1, 2, 3, 4].map((part) => 2 * Math.floor((part * (D / 2 - 1)) / 4));
+  return pairs.map((i) => `${i}: ${number(2 * Math.PI * 10000 ** (i / D), 1)}`).join(" · ");
 }
 
 export const INPUT_STATIONS = [

@@ -80,7 +80,7 @@ function scaling(view) {
     const rows = [raw, scaled];
     return [
       el("p", {}, view.text("lab.scaling.found", { d, mean: number(mean), variance: number(variance, 1) })),
-      matrix({ rows: [view.text("lab.scaling.raw"), view.text("lab.scaling.scaled")], columns: ["entropy", "largest", "slope"].map((name) => view.text(`lab.scaling.${name}`)), at: (row, column) => rows[row][["entropy", "largest", "slope"][column]], caption: view.text("lab.scaling.softmax"), largest: 4, digits: 3 }),
+      matrix({ rows: [view.text("lab.scaling.raw"), view.text("lab.scaling.scaled")], columns: ["entropy", "largest", "slope"].map((name) => view.text(`lab.scaling.${name}`)), at: (row, column) => rows[row][["entropy", "largest", "slope"][column]], caption: view.text("lab.scaling.softmax"), kind: "plain", digits: 3 }),
     ];
   });
 }
@@ -100,7 +100,7 @@ function positions(view) {
     const turned = [Math.cos(angle) * s + Math.sin(angle) * c, -Math.sin(angle) * s + Math.cos(angle) * c];
     const there = encode(pos + k);
     return [
-      ...formula("positions"),
+      formula("positions"),
       matrix({ rows: [...Array(40).keys()].map(String), columns: [...Array(d).keys()].map(String), at: (row, column) => sinusoid(row, column, d), caption: view.text("lab.positions.map"), largest: 1, compact: true }),
       el("p", {}, view.text("lab.positions.wave", { i, j: i + 1, length: number((2 * Math.PI) / frequency, 1) })),
       circle(view, s, c, there[i], there[i + 1]),
@@ -146,6 +146,7 @@ function paths(view) {
     const head = ["lab.paths.layer", "lab.paths.complexity", "lab.paths.sequential", "lab.paths.longest"].map((key) => el("th", { scope: "col" }, view.text(key)));
     const rows = KINDS.map((kind) => el("tr", {}, el("th", { scope: "row" }, view.text(`lab.paths.${kind}`)), ORDERS[kind].map((order) => el("td", {}, order))));
     return [
+      formula("recurrent"),
       line(view, n, a, b, { kernel, reach }),
       bars({ title: view.text("lab.paths.steps", { from: a, to: b }), items, format: (x) => number(x, 0) }),
       el("div", { class: "scroll" }, el("table", { class: "film" }, el("thead", {}, el("tr", {}, head)), el("tbody", {}, rows))),
@@ -237,7 +238,7 @@ export const learningRate = (step, dModel, warmup) => dModel ** -0.5 * Math.min(
 
 function schedule(view) {
   laboratory(view, "schedule", [{ name: "d", min: 64, max: 1024, step: 64, value: 512 }, { name: "warmup", min: 500, max: 16000, step: 500, value: 4000 }], ({ d, warmup }) => [
-    ...formula("schedule"),
+    formula("schedule"),
     curves({ title: view.text("lab.schedule.curve"), x: Array.from({ length: 200 }, (_, i) => 1 + i * 150), lines: [{ label: `d_model ${d}, warmup ${warmup}`, y: (step) => 1000 * learningRate(step, d, warmup) }, { label: "512, 4000", y: (step) => 1000 * learningRate(step, 512, 4000) }], xLabel: view.text("lab.schedule.step"), yLabel: "× 10⁻³" }),
     el("p", {}, view.text("lab.schedule.peak", { rate: learningRate(warmup, d, warmup).toExponential(3), step: warmup })),
   ]);
@@ -256,7 +257,7 @@ function smoothing(view) {
     const { target, other, loss, plain } = smoothed(p, V, epsilon);
     const rows = Array.from({ length: 99 }, (_, i) => (i + 1) / 100);
     return [
-      ...formula("smoothing"),
+      formula("smoothing"),
       matrix({ rows: [view.text("lab.smoothing.target"), view.text("lab.smoothing.prediction")], columns: [...Array(V).keys()].map((i) => String(i + 1)), at: (row, column) => (row ? (column ? (1 - p) / (V - 1) : p) : column ? other : target), caption: view.text("lab.smoothing.both"), kind: "weights", digits: 3 }),
       el("p", {}, view.text("lab.smoothing.loss", { loss: number(loss, 4), plain: number(plain, 4) })),
       curves({ title: view.text("lab.smoothing.curve"), x: rows, lines: [{ label: view.text("lab.smoothing.smoothed"), y: (x) => smoothed(x, V, epsilon).loss }, { label: view.text("lab.smoothing.plain"), y: (x) => smoothed(x, V, epsilon).plain }] }),
@@ -294,8 +295,8 @@ function bleuLab(view) {
   laboratory(view, "bleu", knobs, ({ candidate, reference }) => {
     const { orders, brevity, score, lengths } = bleu(candidate, reference);
     return [
-      ...formula("bleu"),
-      ...orders.map(({ n, grams, matches, total }) => el("div", {}, el("h3", {}, view.text("lab.bleu.order", { n, matches, total, share: total ? number((100 * matches) / total, 1) : "–" })), el("p", {}, grams.map(({ gram, isMatch }) => [el(isMatch ? "mark" : "span", {}, el("bdi", {}, gram)), " · "])))),
+      formula("bleu"),
+      ...orders.map(({ n, grams, matches, total }) => el("div", {}, el("h2", {}, view.text("lab.bleu.order", { n, matches, total, share: total ? number((100 * matches) / total, 1) : "–" })), el("p", {}, grams.map(({ gram, isMatch }) => [el(isMatch ? "mark" : "span", {}, el("bdi", {}, gram)), " · "])))),
       el("p", {}, view.text("lab.bleu.brevity", { candidate: lengths[0], reference: lengths[1], brevity: number(brevity, 4) })),
       el("p", { class: "value", "data-cell": "bleu" }, view.text("lab.bleu.score", { score: number(score, 2) })),
       el("p", { class: "note" }, view.text("lab.bleu.note")),

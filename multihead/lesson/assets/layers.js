@@ -1,22 +1,26 @@
 // Stations 11 to 14: residual and norm, feed-forward, layer by layer, and the memory.
 
-import { el, percent } from "./dom.js";
+import { el, number, percent } from "./dom.js";
+import { Graph } from "./engine.js";
 import { matrix } from "./matrix.js";
 
 /** Labels of the positions of the chosen stack. */
 const rowsOf = ({ state, run }) => (state.side === "encoder" ? run.labels.source : run.labels.read);
 const stackOf = ({ state }) => `${state.side === "encoder" ? "encoder" : "decoder"}.${state.layer}`;
 
-/** The name of the tensor that a sub-layer starts from. */
-export function inputOf(graph, sublayer) {
-  const { parts } = graph.get(`${sublayer}.sum`);
-  return parts.find((part) => part !== `${sublayer}.output`) ?? null;
+/** The name of the tensor that a sub-layer starts from: what the one before it ended in. */
+export function inputOf(config, sublayer) {
+  const [stack, layer, part] = sublayer.split(".");
+  const last = config.norm === "pre" ? "sum" : "norm";
+  if (part === "cross") return `${stack}.${layer}.self.${last}`;
+  if (layer === "0") return stack === "encoder" ? "source.input" : "target.input";
+  return `${stack}.${layer - 1}.ffn.${last}`;
 }
 
 function norm(view) {
-  const { root, show, run, text, config, sublayer } = view;
+  const { root, show, text, config, sublayer } = view;
   const rows = rowsOf(view);
-  const input = inputOf(run.graph, sublayer);
+  const input = inputOf(config, sublayer);
   const add = [
     show(input, { rows, caption: text("matrix.x") }),
     el("p", { class: "operation" }, "+"),
@@ -36,12 +40,13 @@ function statistics({ run, text, sublayer }, rows) {
     columns: [text("norm.mean"), text("norm.deviation")],
     at: (row, column) => (column ? deviation[row] : mean[row]),
     caption: text("norm.statistics"),
+    kind: "plain",
     digits: 3,
   });
 }
 
 function feedForward(view) {
-  const { root, show, run, text, state } = view;
+  const { root, show, run, text, state, model } = view;
   const name = `${stackOf(view)}.ffn`;
   const rows = rowsOf(view);
   const { data } = run.graph.get(`${name}.active`);
@@ -52,7 +57,16 @@ function feedForward(view) {
     el("p", { class: "note" }, text("ffn.zeros", { share: percent(zeros) })),
     show(`${name}.output`, { rows, caption: text("matrix.output") }),
   );
-  if (state.depth !== "story") root.append(el("p", { class: "note" }, text("ffn.alone")));
+  if (state.depth === "story") return;
+  root.append(el("p", { class: "note" }, text("ffn.alone"), " ", model ? text("ffn.same", { row: rows[0], difference: number(aloneDifference(view, name), 1) }) : null));
+}
+
+/** How much the first row of a feed-forward layer differs if it is computed without all others. */
+function aloneDifference({ run, model, config }, name) {
+  const { x } = run.graph.get(`${name}.inner`);
+  const first = run.graph.get(x).data.slice(0, config.d_model);
+  const alone = model.feedForward(name, name.replace("ffn", "feed_forward"), first, 1, x, new Graph());
+  return alone.reduce((worst, value, i) => Math.max(worst, Math.abs(value - run.graph.get(`${name}.output`).data[i])), 0);
 }
 
 /** How far each position has moved from where it started, layer by layer. */
@@ -74,7 +88,7 @@ function layers(view) {
       kind: "signed",
       largest: 1,
     }),
-    ...names.map((name, i) => show(name, { rows, caption: columns[i], compact: true })),
+    el("div", { class: "pair" }, names.map((name, i) => show(name, { rows, caption: columns[i], compact: true }))),
   );
 }
 

@@ -2,6 +2,7 @@
 
 import { announce, byId, el, makeTexts, number, replace } from "./dom.js";
 import { formula } from "./formula.js";
+import { sides } from "./attention.js";
 import { drawMap } from "./map.js";
 import { extreme, matrix } from "./matrix.js";
 import { analyze, block, build, loadParts, readTrace, translate } from "./model.js";
@@ -14,11 +15,12 @@ import { Runner, serveJobs } from "./worker.js";
 
 const MODES = ["lesson", "toy", "labs"];
 const DEPTHS = ["story", "numbers", "every"];
+const SIDES = ["encoder", "decoder", "cross"];
 const MAX_TRAIL = 12;
 const MAX_TERMS = 8;
 
 /** What the page shows. Everything here is in the link, so that a link restores a view. */
-const DEFAULTS = { mode: "lesson", s: 0, side: "encoder", layer: 0, head: 0, t: 0, depth: "numbers", q: "", beam: 4, alpha: 0.6, lab: 0 };
+const DEFAULTS = { mode: "lesson", s: 0, side: "encoder", layer: 0, head: 0, t: 0, row: 2, by: "weight", depth: "numbers", q: "", beam: 4, alpha: 0.6, lab: 0 };
 
 class App {
   constructor() {
@@ -82,6 +84,7 @@ class App {
     }
     if (!MODES.includes(this.state.mode)) this.state.mode = "lesson";
     if (!DEPTHS.includes(this.state.depth)) this.state.depth = "numbers";
+    if (!SIDES.includes(this.state.side)) this.state.side = "encoder";
     this.state.s = clamp(Math.floor(this.state.s), 0, STATIONS.length - 1);
     const [name, ...index] = (params.get("cell") ?? "").split("|");
     this.asked = name ? { name, index: index.map(Number) } : null;
@@ -126,7 +129,9 @@ class App {
     const layers = state.side === "encoder" ? config.encoder_layers : config.decoder_layers;
     state.layer = clamp(state.layer, 0, layers - 1);
     state.head = clamp(state.head, 0, config.n_heads - 1);
-    if (this.run) state.t = clamp(state.t, 0, this.run.read.length - 1);
+    if (!this.run) return;
+    state.t = clamp(state.t, 0, this.run.read.length - 1);
+    state.row = clamp(Math.floor(state.row), 0, sides(this)[0].length - 1);
   }
 
   get station() {
@@ -291,11 +296,13 @@ class App {
     const at = (row, column) => data[offset(shape, indexOf(row, column))];
     const last = this.trail[0];
     const isHere = last?.name === name && (!isHeads || last.index[0] === head);
+    const masks = name.endsWith(".weights") ? this.run.graph.nodes.get(name.replace(/weights$/, "masked")) : null;
     const selected = isHere ? [shown.indexOf(last.index.at(-2)), last.index.at(-1)] : null;
     return matrix({
       rows: shown.map((row) => rows[row]),
       columns: columns ?? [...Array(m).keys()].map(String),
       at,
+      isHidden: masks && ((row, column) => masks.data[offset(shape, indexOf(row, column))] === -Infinity),
       caption,
       kind,
       largest: largest ?? (kind === "signed" ? extreme(shown.length, m, at) : null),
@@ -327,6 +334,8 @@ class App {
       station.sides ? group("side", station.sides.map((side) => [side, text(`side.${side}`)]), state.side) : null,
       station.layers ? group("layer", upTo(layers), state.layer) : null,
       station.heads ? group("head", upTo(config.n_heads), state.head) : null,
+      station.rows && this.run ? group("row", sides(this)[0].map((label, i) => [i, el("bdi", {}, label)]), state.row) : null,
+      station.by && this.model ? group("by", ["weight", "size"].map((by) => [by, text(`by.${by}`)]), state.by) : null,
       station.steps && this.run ? group("t", this.run.labels.written.map((label, i) => [i, label]), state.t) : null,
       group("depth", DEPTHS.map((depth) => [depth, text(`depth.${depth}`)]), state.depth),
     );
@@ -339,11 +348,11 @@ class App {
     const code = about.code?.[station.code];
     replace(byId("side"), 
       el("p", { class: "paper" }, station.paper),
-      ...keys.flatMap(formula),
+      ...keys.map(formula),
       el("p", {}, text(`${key}.text`)),
       ...(about.differences?.[station.key] ?? []).map((note) => el("p", { class: "note differs" }, note)),
       el("details", { class: "question" }, el("summary", {}, text(`${key}.question`)), el("p", {}, text(`${key}.answer`))),
-      code ? el("details", { class: "code", open: this.state.depth !== "story" }, el("summary", {}, code.file), el("pre", {}, el("code", {}, code.text))) : null,
+      code ? el("details", { class: "code", open: this.state.depth !== "story" }, el("summary", {}, code.file), el("pre", { tabindex: "0", role: "region", "aria-label": code.file }, el("code", {}, code.text))) : null,
     );
   }
 
@@ -406,10 +415,20 @@ class App {
         contents,
         el("span", { class: "note" }, text("footer.progress", { n: state.s + 1, of: STATIONS.length })),
         el("button", { type: "button", id: "next", disabled: state.s === STATIONS.length - 1, on: { click: () => this.go(state.s + 1) } }, `${text("footer.next")} ▶`),
+        el("button", { type: "button", id: "present", "aria-pressed": String(isPresenting()), on: { click: () => this.present() } }, text("footer.present")),
+        el("button", { type: "button", id: "print", on: { click: () => window.print() } }, text("footer.print")),
       ),
       el("p", { class: "note" }, text("footer.keys")),
       el("p", { class: "note" }, text("footer.offline")),
     );
+  }
+
+  /** Larger type for a classroom, on the full screen where the browser allows it. */
+  present() {
+    const isOn = document.documentElement.classList.toggle("presenting");
+    const change = isOn ? document.documentElement.requestFullscreen?.() : document.fullscreenElement && document.exitFullscreen();
+    Promise.resolve(change).catch(() => {}); // larger type is enough
+    this.render();
   }
 
   openPart(part) {
@@ -421,6 +440,7 @@ class App {
 /** In a page that carries the numbers of one sentence instead of the weights, cells made with weights have no terms. */
 const noWeights = { config: {}, weight: () => { throw new Error("this page carries no weights"); } };
 
+const isPresenting = () => document.documentElement.classList.contains("presenting");
 const clamp = (x, low, high) => Math.min(high, Math.max(low, Number.isFinite(x) ? x : low));
 const cellName = ({ name, index }) => `${name}[${index.join(", ")}]`;
 

@@ -42,7 +42,7 @@ export function drawMap({ text, config, lit, layer, open }) {
       "g",
       { class: "stack" },
       svg("rect", { x: x - 12, y: y(to) - 6, width: BOX.width + 24, height: (to - from) * STEP + BOX.height + 12, rx: 10 }),
-      svg("text", { x: x === LEFT ? x - 8 : x + BOX.width + 8, y: y(to) - 12, "text-anchor": x === LEFT ? "start" : "end" }, `${label} × ${n}`),
+      svg("text", { x: x === LEFT ? x - 12 : x + BOX.width + 12, y: y(to) - 11, "text-anchor": x === LEFT ? "start" : "end" }, `${label} × ${n}`),
     );
   const boxes = BOXES.map(([part, x, level, key]) => {
     const isLit = lit === part;
@@ -89,7 +89,9 @@ export function drawMap({ text, config, lit, layer, open }) {
     return svg("path", { class: "residual", d: `M${middle} ${y(from) - 3} H${edge} V${y(to) + 13} H${side}`, "marker-end": "url(#tip)" });
   });
   const tip = svg("marker", { id: "tip", viewBox: "0 0 8 8", refX: 7, refY: 4, markerWidth: 7, markerHeight: 7, orient: "auto" }, svg("path", { d: "M0 0 L8 4 L0 8 z", class: "tip" }));
-  const note = layer === null ? [] : [svg("text", { class: "layer", x: WIDTH / 2, y: 14, "text-anchor": "middle" }, text("map.layer", { layer: layer + 1 }))];
+  const place = BOXES.find(([part]) => part === lit);
+  const isLeft = place?.[1] === LEFT;
+  const note = layer === null || !place ? [] : [svg("text", { class: "layer", x: isLeft ? LEFT + BOX.width + 16 : RIGHT - 16, y: y(place[2]) + 27, "text-anchor": isLeft ? "start" : "end" }, text("map.layer", { layer: layer + 1 }))];
   return svg(
     "svg",
     { viewBox: `0 0 ${WIDTH} ${HEIGHT}`, role: "group", "aria-label": text("map.title") },

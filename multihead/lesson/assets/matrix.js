@@ -5,26 +5,30 @@ import { announce, colorOf, el, number } from "./dom.js";
 
 const MAX_TABLE_CELLS = 400;
 const MAX_TABLE_COLUMNS = 24;
+const MAX_WIDE_COLUMNS = 64; // of a picture that a reader turns into a table
 
 /**
  * Make a matrix view.
  *
  * `rows`, `columns`: labels. `at(row, column)`: the number, -Infinity where masked. `caption`: text. `kind`: "weights" (0 to
- * 1, one hue) or "signed" (hue by sign, alike for all with the same `largest`). `selected`: [row, column] or null.
+ * 1, one hue), "signed" (hue by sign, alike for all with the same `largest`) or "plain" (no color). `isHidden(row, column)`:
+ * whether a mask forbids this cell, which is hatched even if its number is 0. `selected`: [row, column] or null.
  * `onSelect(row, column)` is called for a click or Enter. `digits`: after the point. `compact`: always a picture.
  */
-export function matrix({ rows, columns, at, caption, kind = "signed", largest = null, selected = null, onSelect = null, digits = 2, compact = false, name = "" }) {
+export function matrix({ rows, columns, at, caption, kind = "signed", largest = null, isHidden = null, selected = null, onSelect = null, digits = 2, compact = false, name = "" }) {
   const top = largest ?? extreme(rows.length, columns.length, at);
-  const shape = { rows, columns, at, kind, top, digits, onSelect, selected };
+  const hidden = isHidden ?? ((row, column) => at(row, column) === -Infinity);
+  const shape = { rows, columns, at, kind, top, hidden, digits, onSelect, selected };
   const isTable = !compact && columns.length <= MAX_TABLE_COLUMNS && rows.length * columns.length <= MAX_TABLE_CELLS;
   const body = isTable ? table(shape) : picture(shape);
   const size = `${rows.length} × ${columns.length}`;
+  const place = el("div", { class: "scroll" }, body);
   return el(
     "figure",
     { class: `matrix ${isTable ? "cells" : "picture"}`, "data-tensor": name || null },
     el("figcaption", {}, el("span", { class: "name" }, caption), " ", el("span", { class: "size" }, size)),
-    el("div", { class: "scroll" }, body),
-    tools(shape, caption),
+    place,
+    tools(shape, caption, isTable ? null : place),
   );
 }
 
@@ -43,29 +47,32 @@ export function extreme(n, m, at) {
 function color(x, kind, top) {
   const share = Math.min(1, Math.abs(x) / (kind === "weights" ? 1 : top));
   const hue = kind === "weights" ? "--weight" : x < 0 ? "--negative" : "--positive";
-  return [hue, share];
+  return [hue, kind === "plain" ? 0 : share];
 }
 
-function table({ rows, columns, at, kind, top, digits, onSelect, selected }) {
+/** A weight has a fixed number of digits; any other number shows how small it is. */
+const written = (x, kind, digits) => (kind === "weights" && Number.isFinite(x) ? x.toFixed(x === 0 ? 0 : digits) : number(x, digits));
+
+function table({ rows, columns, at, kind, top, hidden, digits, onSelect, selected }) {
   const cells = rows.map((label, row) =>
     columns.map((_, column) => {
       const value = at(row, column);
       const isChosen = selected && selected[0] === row && selected[1] === column;
       const isFirst = selected ? isChosen : row === 0 && column === 0;
       const [hue, share] = color(value, kind, top);
-      const masked = value === -Infinity;
+      const masked = hidden(row, column);
       return el(
         "td",
         {
-          class: [masked ? "masked" : "", isChosen ? "chosen" : "", !masked && share > 0.55 ? "strong" : ""].join(" ").trim() || null,
+          class: [masked ? "masked" : "", isChosen ? "chosen" : ""].join(" ").trim() || null,
           tabindex: isFirst ? "0" : "-1",
           "data-row": row,
           "data-column": column,
-          style: masked ? {} : { "--hue": `var(${hue})`, "--share": `${(100 * share).toFixed(1)}%` },
+          style: masked ? {} : { "--hue": `var(${hue}-cell)`, "--share": `${(100 * share).toFixed(1)}%` },
           role: "gridcell",
           "aria-selected": isChosen ? "true" : null,
         },
-        number(value, digits),
+        written(value, kind, digits),
       );
     }),
   );
@@ -102,14 +109,14 @@ function moveCursor(event, cells, rows, columns, choose) {
 
 // Larger matrices are drawn on a canvas, with one focusable cursor on top.
 
-function picture({ rows, columns, at, kind, top, digits, onSelect, selected }) {
+function picture({ rows, columns, at, kind, top, hidden, digits, onSelect, selected }) {
   const n = rows.length;
   const m = columns.length;
   const canvas = el("canvas", { width: m, height: n, "aria-hidden": "true" });
-  const height = Math.min(28, Math.max(3, 240 / n)) * n;
-  canvas.style.setProperty("height", `${height}px`);
-  canvas.style.setProperty("width", `${Math.max(220, Math.min(760, m * Math.max(3, Math.min(12, height / n))))}px`);
-  requestAnimationFrame(() => paint(canvas, n, m, at, kind, top));
+  const step = Math.min(18, Math.max(3, 240 / n)); // pixels of a row
+  canvas.style.setProperty("height", `${step * n}px`);
+  const width = Math.max(220, Math.min(760, m * Math.max(3, Math.min(12, step))));
+  requestAnimationFrame(() => paint(canvas, n, m, at, kind, top, hidden));
   let [row, column] = selected ?? [0, 0];
   const readout = el("output", { class: "readout" });
   const cursor = el("button", { class: "cursor", type: "button" });
@@ -135,7 +142,7 @@ function picture({ rows, columns, at, kind, top, digits, onSelect, selected }) {
     column = Math.min(m - 1, Math.max(0, column + step[1]));
     place();
   });
-  const frame = el("div", { class: "frame" }, canvas, cursor);
+  const frame = el("div", { class: "frame", style: { width: `${width}px` } }, canvas, cursor);
   frame.addEventListener("click", (event) => {
     const box = canvas.getBoundingClientRect();
     row = Math.min(n - 1, Math.max(0, Math.floor(((event.clientY - box.top) / box.height) * n)));
@@ -145,19 +152,19 @@ function picture({ rows, columns, at, kind, top, digits, onSelect, selected }) {
   });
   if (selected) cursor.classList.add("chosen");
   place();
-  const labels = el("div", { class: "labels", "aria-hidden": "true" }, rows.length <= 40 ? rows.map((label) => el("bdi", {}, label)) : []);
-  labels.style.setProperty("height", `${height}px`);
+  const labels = el("div", { class: "labels", "aria-hidden": "true" }, step >= 11 ? rows.map((label) => el("bdi", {}, label)) : []);
+  labels.style.setProperty("height", `${step * n}px`);
   return el("div", { class: "drawn" }, labels, frame, readout);
 }
 
-function paint(canvas, n, m, at, kind, top) {
+function paint(canvas, n, m, at, kind, top, hidden) {
   const colors = Object.fromEntries(["--positive", "--negative", "--weight", "--hatch"].map((hue) => [hue, colorOf(hue)]));
   const pen = canvas.getContext("2d");
   pen.clearRect(0, 0, m, n);
   for (let row = 0; row < n; row++)
     for (let column = 0; column < m; column++) {
       const value = at(row, column);
-      const [hue, share] = value === -Infinity ? ["--hatch", (row + column) % 2 ? 0.5 : 0.15] : color(value, kind, top);
+      const [hue, share] = hidden(row, column) ? ["--hatch", (row + column) % 2 ? 0.5 : 0.15] : color(value, kind, top);
       pen.globalAlpha = share;
       pen.fillStyle = colors[hue];
       pen.fillRect(column, row, 1, 1);
@@ -166,14 +173,22 @@ function paint(canvas, n, m, at, kind, top) {
 
 // Export
 
-function tools(shape, caption) {
+/** Buttons under a matrix; `place` holds a picture that can become a table of its first columns. */
+function tools(shape, caption, place) {
   const file = caption.replace(/[^\p{L}\p{N}]+/gu, "-").replace(/^-|-$/g, "") || "matrix";
   return el(
     "div",
     { class: "tools" },
+    place && el("button", { type: "button", "aria-pressed": "false", on: { click: (event) => asTable(event.currentTarget, shape, place) } }, `123`),
     el("button", { type: "button", on: { click: () => save(`${file}.csv`, csv(shape), "text/csv") } }, "CSV"),
     el("button", { type: "button", on: { click: () => savePicture(`${file}.png`, shape) } }, "PNG"),
   );
+}
+
+function asTable(button, shape, place) {
+  const isTable = button.getAttribute("aria-pressed") === "false";
+  button.setAttribute("aria-pressed", String(isTable));
+  place.replaceChildren(isTable ? table({ ...shape, columns: shape.columns.slice(0, MAX_WIDE_COLUMNS) }) : picture(shape));
 }
 
 function csv({ rows, columns, at }) {
@@ -182,10 +197,10 @@ function csv({ rows, columns, at }) {
   return [["", ...columns].map(quote).join(","), ...lines].join("\n") + "\n";
 }
 
-function savePicture(file, { rows, columns, at, kind, top }) {
+function savePicture(file, { rows, columns, at, kind, top, hidden }) {
   const small = el("canvas", { width: columns.length, height: rows.length });
   document.body.append(small);
-  paint(small, rows.length, columns.length, at, kind, top);
+  paint(small, rows.length, columns.length, at, kind, top, hidden);
   const zoom = Math.max(1, Math.floor(800 / Math.max(rows.length, columns.length)));
   const large = el("canvas", { width: columns.length * zoom, height: rows.length * zoom });
   const pen = large.getContext("2d");

@@ -10,13 +10,23 @@ export const transpose = (a) => a[0].map((_, j) => a.map((row) => row[j]));
 export const softmax = (rows) => rows.map((row) => (row.every((x) => x === -Infinity) ? row.map(() => NaN) : [...softmaxRows(Float64Array.from(row), row.length)]));
 
 /** Every matrix of the worked example, from x and three weight matrices. */
-export function workedExample({ x, w_key: wk, w_query: wq, w_value: wv }, { isScaled, digits }) {
+export function workedExample({ x, w_key: wk, w_query: wq, w_value: wv }, { isScaled, isRounded }) {
   const [q, k, v] = [product(x, wq), product(x, wk), product(x, wv)];
   const scores = product(q, transpose(k));
   const divisor = isScaled ? Math.sqrt(k[0].length) : 1;
   const exact = softmax(scores.map((row) => row.map((s) => s / divisor)));
-  const weights = digits === null ? exact : exact.map((row) => row.map((w) => Number(w.toFixed(digits))));
+  const weights = isRounded ? exact.map(inTenths) : exact;
   return { q, k, v, scores, weights, output: product(weights, v) };
+}
+
+/** Shares rounded to tenths that still add up to 1: what is left over goes to those that lost the most. */
+function inTenths(row) {
+  const tenths = row.map((w) => Math.floor(10 * w + 1e-9));
+  const lost = row.map((w, i) => 10 * w - tenths[i]);
+  const order = row.map((_, i) => i).sort((a, b) => lost[b] - lost[a]);
+  const left = 10 - tenths.reduce((sum, x) => sum + x, 0);
+  order.slice(0, left).forEach((i) => (tenths[i] += 1));
+  return tenths.map((x) => x / 10);
 }
 
 /** Weights of a soft look-up: how well a query fits each key, sharpened. */
@@ -41,7 +51,8 @@ const copy = (value) => JSON.parse(JSON.stringify(value));
 
 /** What the reader has typed; kept while the page is open, and in the link. */
 let numbers = null;
-let options = { isScaled: false, digits: null, isMasked: true, isStrict: false, divide: 1, query: 1.4, sharpness: 2 };
+const OPTIONS = { isScaled: false, isRounded: false, isMasked: true, isStrict: false, query: 1.4, sharpness: 2 };
+let options = OPTIONS;
 
 const start = () => ({ ...copy(EXAMPLE), grid: copy(GRID), attended: copy(SLIDE_GRID), mask: SLIDE_GRID.map((row, i) => row.map((_, j) => j <= i)), values: copy(LOOK_UP.values) });
 
@@ -53,7 +64,7 @@ export function renderToy(view) {
     root.replaceChildren(
       el("h1", {}, text("toy.title")),
       el("p", { class: "note" }, text("toy.intro")),
-      el("button", { type: "button", id: "toy-reset", class: "primary", on: { click: () => { numbers = start(); draw(); } } }, text("toy.reset")),
+      el("button", { type: "button", id: "toy-reset", class: "primary", on: { click: () => { [numbers, options] = [start(), OPTIONS]; draw(); } } }, text("toy.reset")),
       partA(view, draw),
       partB(view, draw),
       partC(view, draw),
@@ -106,10 +117,10 @@ function grid(name, caption, cells, labels = null, after = null, columns = null)
   return el("figure", { class: "toy-matrix", "data-matrix": name }, el("figcaption", {}, caption), el("table", {}, head, el("tbody", {}, body)), after);
 }
 
-function toggle(id, label, name, draw, value = true, off = false) {
-  const input = el("input", { type: "checkbox", id, checked: options[name] === value });
+function toggle(id, label, name, draw) {
+  const input = el("input", { type: "checkbox", id, checked: options[name] });
   input.addEventListener("change", () => {
-    options = { ...options, [name]: input.checked ? value : off };
+    options = { ...options, [name]: input.checked };
     draw();
   });
   return el("label", { class: "check" }, input, " ", label);
@@ -123,7 +134,7 @@ function partA({ text }, draw) {
   const column = (matrix, j) => matrix.map((row) => row[j]);
   const projected = (letter, matrix, result) => ({ digits: 0, explain: (i, j) => `${letter}${i + 1}${j + 1} = ${dot(numbers.x[i], column(matrix, j))} = ${show(result[i][j], 0)}` });
   return section(text("toy.a"), [
-    el("div", { class: "choices" }, toggle("toy-scaled", text("toy.scaled"), "isScaled", draw), toggle("toy-rounded", text("toy.rounded"), "digits", draw, 1, null)),
+    el("div", { class: "choices" }, toggle("toy-scaled", text("toy.scaled"), "isScaled", draw), toggle("toy-rounded", text("toy.rounded"), "isRounded", draw)),
     el("div", { class: "beside-toy" }, editable("x", text("toy.x"), draw), editable("w_key", text("toy.wk"), draw), editable("w_query", text("toy.wq"), draw), editable("w_value", text("toy.wv"), draw)),
     el("div", { class: "beside-toy" },
       computed("Q", "Q = x W", q, projected("q", numbers.w_query, q)),
@@ -206,6 +217,6 @@ const section = (title, children) => el("section", { class: "toy-part" }, el("h2
 export const MISTAKES = ["scaleafter", "strict", "grid", "result", "rounded", "value", "additive", "compress", "complexity", "path", "bleu", "transpose", "everywhere", "align"];
 
 function mistakes({ text }) {
-  const items = MISTAKES.map((key) => el("details", { class: "question", id: `mistake-${key}` }, el("summary", {}, text(`mistake.${key}`)), el("p", {}, text(`mistake.${key}.answer`))));
+  const items = MISTAKES.map((key, i) => el("details", { class: "question", id: `mistake-${key}` }, el("summary", {}, `E${i + 1} · ${text(`mistake.${key}`)}`), el("p", {}, text(`mistake.${key}.answer`))));
   return section(text("toy.mistakes"), [el("p", { class: "note" }, text("toy.mistakes.intro")), ...items]);
 }

@@ -94,7 +94,7 @@ function weightEditor(view, node) {
     const row = keys.map((_, column) => ({ head: state.head, query: Number(query.value), key: column, weight: column === Number(key.value) ? typed : rest > 1e-9 ? (at(column) * (1 - typed)) / rest : (1 - typed) / Math.max(1, keys.length - 1) }));
     compare(view, { weights: new Map([[sublayer, row]]) }, node, text("whatif.weight.look"));
   };
-  return el("div", {}, el("h3", {}, text("whatif.type")), el("p", { class: "knobs" }, query, key, weight, el("button", { type: "button", id: "apply-weight", class: "primary", on: { click: apply } }, text("whatif.apply"))));
+  return el("div", {}, el("h2", {}, text("whatif.type")), el("p", { class: "knobs" }, query, key, weight, el("button", { type: "button", id: "apply-weight", class: "primary", on: { click: apply } }, text("whatif.apply"))));
 }
 
 /** The importance of every head, measured by switching each one off. */
@@ -121,7 +121,7 @@ function importance(view) {
     draw(rows);
   });
   if (app.importance?.of === run) draw(app.importance.rows);
-  return el("div", {}, el("h3", {}, text("whatif.every")), button, body);
+  return el("div", {}, el("h2", {}, text("whatif.every")), button, body);
 }
 
 /** A sentence longer than any in training. */
@@ -134,7 +134,7 @@ function longer(view) {
     const found = translate(model, tokenizer, Array(copies).fill(run.text).join(" "), { beam: Math.min(2, state.beam), alpha: state.alpha });
     output.textContent = found.text;
   } } }, text("whatif.repeat"));
-  return el("div", {}, el("h3", {}, text("whatif.longer")), el("p", { class: "knobs" }, count, button), output, el("p", { class: "note" }, text("whatif.longer.look")));
+  return el("div", {}, el("h2", {}, text("whatif.longer")), el("p", { class: "knobs" }, count, button), output, el("p", { class: "note" }, text("whatif.longer.look")));
 }
 
 export const WHAT_IF_STATIONS = [{ key: "whatif", needsModel: true, map: ({ side }) => ({ encoder: "encoder.self", decoder: "decoder.self", cross: "decoder.cross" })[side], parts: [], paper: "§4", formula: [], code: "attention_weights", sides: ["encoder", "decoder", "cross"], layers: true, heads: true, render: whatIf }];

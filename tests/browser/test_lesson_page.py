@@ -1,0 +1,242 @@
+"""The lesson as a page in Chromium: beam search, links, keyboard, narrow screens, dark mode, hostile text, axe."""
+
+import json
+import re
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pytest
+
+from multihead.inspection.trace import record_trace
+from multihead.lesson import page as lesson_page
+from multihead.lesson.explain import code_excerpts, write_lesson
+from multihead.translation.engine import length_penalty
+from tests.browser.conftest import HOSTILE, WIDE, make_model, open_lesson, wait_until
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Browser, Page
+
+pytestmark = [pytest.mark.browser, pytest.mark.xdist_group("browser")]
+
+N_STATIONS = 21
+N_LABS = 8
+MINUS = "\u2212"
+
+
+def test_the_best_leaf_of_the_tree_is_the_translation(lesson: "Page") -> None:
+    found = lesson.evaluate(
+        """() => {
+          const {found, tokenizer} = lesson.app, ids = [];
+          const leaves = found.nodes.filter(node => node.state === "finished").sort((a, b) => b.score - a.score);
+          for (let node = leaves[0]; node.parent !== null; node = found.nodes[node.parent]) ids.unshift(node.token);
+          return [tokenizer.decode(ids).trim(), found.text];
+        }"""
+    )
+    assert found[0] == found[1]
+
+
+@pytest.mark.parametrize("alpha", [0.0, 2.0])
+def test_another_length_penalty_ranks_the_leaves_as_python_does(lesson: "Page", alpha: float) -> None:
+    ranked, nodes = lesson.evaluate(
+        "alpha => [lesson.tools.rerank(lesson.app.found.nodes, alpha), lesson.app.found.nodes]", alpha
+    )
+    leaves = [node for node in nodes if node["state"] == "finished"]
+    scores = {node["id"]: node["logProb"] / float(length_penalty(node["depth"], alpha)) for node in leaves}
+    assert [one["node"] for one in ranked] == sorted(scores, key=lambda id: -scores[id])
+    assert [one["score"] for one in ranked] == pytest.approx(sorted(scores.values(), reverse=True))
+
+
+def test_a_beam_of_one_is_a_path(lesson: "Page") -> None:
+    kept = lesson.evaluate(
+        """() => {
+          const {model, tokenizer} = lesson.app;
+          const {nodes} = lesson.tools.translate(model, tokenizer, "Where is the station?", {beam: 1});
+          const depths = nodes.filter(node => node.state !== "pruned").map(node => node.depth);
+          return new Set(depths).size === depths.length;
+        }"""
+    )
+    assert kept
+
+
+def test_a_forced_word_is_in_the_translation(lesson: "Page") -> None:
+    lesson.evaluate("lesson.app.update({s: 18, q: 'Where is the station?'})")
+    node = lesson.locator(".tree .node.pruned").first
+    word = (node.get_attribute("aria-label") or "").split(",")[0]
+    node.click()
+    assert re.search(rf"With forced words: .*{re.escape(word)}", lesson.inner_text("#step"))
+
+
+# Stations
+
+
+def test_every_station_is_reached_by_keyboard(lesson: "Page") -> None:
+    titles = []
+    for _ in range(N_STATIONS):
+        titles.append(lesson.inner_text("#step h1"))
+        assert len(lesson.inner_text(".station")) > 20
+        lesson.keyboard.press("ArrowRight")
+    assert len(set(titles)) == N_STATIONS
+
+
+def test_a_link_restores_a_view(tab: "Page", lesson_file: Path, lesson: "Page") -> None:
+    link = "s=8&side=cross&layer=1&head=2&row=3&q=I+am+fine.&cell=decoder.1.cross.weights|2|1|0"
+    open_lesson(tab, lesson_file, link)
+    assert tab.inner_text("#step h1") == "Softmax"
+    assert tab.inner_text("#trail .value").startswith("decoder.1.cross.weights[2, 1, 0]")
+    own = tab.evaluate("location.hash.slice(1)")
+    lesson.evaluate("link => { location.hash = link }", own)
+    wait_until(lesson, "lesson.app.run.text === 'I am fine.' && lesson.app.trail.length === 1")
+    assert lesson.inner_text("#main") == tab.inner_text("#main")
+    assert lesson.inner_text("#trail") == tab.inner_text("#trail")
+
+
+def test_masked_cells_are_hatched_and_marked(lesson: "Page") -> None:
+    lesson.evaluate("lesson.app.go(7)")
+    n = lesson.evaluate("lesson.app.run.read.length")
+    masked = lesson.locator('[data-tensor="decoder.0.self.masked"] td.masked')
+    assert masked.all_inner_texts() == [f"{MINUS}∞"] * (n * (n - 1) // 2)
+    lesson.evaluate("lesson.app.go(8)")
+    hidden = lesson.locator('[data-tensor="decoder.0.self.weights"] td.masked')
+    assert hidden.all_inner_texts() == ["0"] * (n * (n - 1) // 2)
+
+
+def test_a_row_of_the_softmax_is_computed_step_by_step(lesson: "Page") -> None:
+    lesson.evaluate("lesson.app.update({s: 8, side: 'cross', row: 1})")
+    figure = lesson.locator(".matrix", has_text="step by step")
+    scores, powers, shares = (
+        [float(x.replace(MINUS, "-")) for x in row.locator("td").all_inner_texts()]
+        for row in figure.locator("tbody tr").all()
+    )
+    assert powers == pytest.approx(np.exp(scores), rel=0.02, abs=0.01)
+    assert shares == pytest.approx(np.array(powers) / sum(powers), abs=0.01)
+    assert sum(shares) == pytest.approx(1, abs=0.03)
+
+
+def test_a_picture_turns_into_a_table(lesson: "Page") -> None:
+    lesson.evaluate("lesson.app.go(2)")
+    figure = lesson.locator('[data-tensor="source.embedding"]')
+    figure.get_by_text("123").click()
+    assert figure.locator("tbody tr").count() == lesson.evaluate("lesson.app.run.source.length")
+    assert figure.locator("tbody tr").first.locator("td").count() == 64
+
+
+def test_what_if_shows_the_old_and_the_new_translation(lesson: "Page") -> None:
+    lesson.evaluate("lesson.app.go(20)")
+    lesson.click('[data-focus="knob-cross"]')
+    before, after, difference = lesson.locator(".outcome dd").all_inner_texts()
+    assert before == lesson.inner_text(".translation")
+    assert after != before
+    assert float(difference.replace(MINUS, "-")) < -5
+
+
+def test_every_head_is_measured(lesson: "Page") -> None:
+    lesson.evaluate("lesson.app.go(20)")
+    lesson.click("#importance")
+    lesson.wait_for_selector(".station .bars li")
+    assert lesson.locator(".station .bars li").count() == 24
+
+
+def test_hostile_text_is_inert(lesson: "Page") -> None:
+    lesson.fill("#sentence", HOSTILE)
+    lesson.press("#sentence", "Enter")
+    wait_until(lesson, f"lesson.app.run.text === {json.dumps(HOSTILE)}")
+    for s in range(N_STATIONS):
+        lesson.evaluate(f"lesson.app.go({s})")
+        assert lesson.locator("img").count() == 0
+
+
+OVERFLOW = """async ([stations, labs]) => {
+  const root = document.documentElement;
+  const views = [...Array(stations).keys()].map((s) => ({mode: 'lesson', s}));
+  views.push({mode: 'toy'}, ...[...Array(labs).keys()].map((lab) => ({mode: 'labs', lab})));
+  const wide = [];
+  for (const view of views) {
+    await lesson.app.update(view);
+    if (root.scrollWidth > root.clientWidth) wide.push([view, root.scrollWidth]);
+  }
+  return wide;
+}"""
+
+
+@pytest.mark.parametrize("width", [320, 380, 760, 1080, 1600])
+def test_nothing_sticks_out_sideways(lesson: "Page", width: int) -> None:
+    lesson.set_viewport_size({"width": width, "height": 800})
+    assert lesson.evaluate(OVERFLOW, [N_STATIONS, N_LABS]) == []
+
+
+def test_it_works_where_workers_are_refused(tab: "Page", lesson_file: Path) -> None:
+    tab.add_init_script("window.Worker = class { constructor() { throw new Error('refused'); } };")
+    open_lesson(tab, lesson_file, "q=Where+is+the+station?")
+    assert tab.inner_text(".translation") == "Wo ist der Bahnhof?"
+
+
+AXE_VIEWS = {
+    "light": [
+        *({"mode": "lesson", "s": s} for s in (0, 1, 2, 5, 7, 9, 10, 15, 16, 17, 18, 19, 20)),
+        {"mode": "toy"},
+        {"mode": "labs", "lab": 1},
+    ],
+    "dark": [*({"mode": "lesson", "s": s} for s in (0, 8, 16, 18, 19)), {"mode": "toy"}, {"mode": "labs", "lab": 3}],
+}
+
+
+@pytest.mark.parametrize("scheme", AXE_VIEWS)
+def test_axe_finds_nothing(browser: "Browser", lesson_file: Path, scheme: Any) -> None:
+    axe = pytest.importorskip("axe_playwright_python.sync_playwright", reason="axe is not installed").Axe()
+    context = browser.new_context(bypass_csp=True, color_scheme=scheme, reduced_motion="reduce", viewport=WIDE)
+    tab = open_lesson(context.new_page(), lesson_file)
+    found = []
+    for view in AXE_VIEWS[scheme]:
+        tab.evaluate("view => lesson.app.update(view)", view)
+        violations = axe.run(tab).response["violations"]
+        found += [(view, one["id"], one["nodes"][0]["html"][:160]) for one in violations]
+    context.close()
+    assert found == []
+
+
+def test_the_page_is_small(lesson_file: Path) -> None:
+    assert lesson_file.stat().st_size <= 4_000_000
+    assert len(lesson_page.join_modules(lesson_page.MODULES).encode()) <= 160_000
+
+
+# A page without weights
+
+
+@pytest.mark.parametrize("mixer", ["lstm", "local", "linformer"])
+def test_a_model_of_another_kind_is_shown_by_the_numbers_of_one_sentence(
+    tab: "Page", tmp_path: Path, mixer: str
+) -> None:
+    sentence = "a small house"
+    folder, model = make_model(tmp_path / "model", encoder_mixer=mixer)
+    assert not write_lesson(folder, sentence, tmp_path / "page.html")
+    open_lesson(tab, tmp_path / "page.html")
+    source = [*folder.tokenizer().encode(sentence), 3]
+    memory = record_trace(model, source, [2])["memory"]
+    found = np.array(tab.evaluate("lesson.tensor('memory').data")).reshape(memory.shape)
+    assert np.abs(found - memory).max() < 2e-3  # float16
+    for s in range(N_STATIONS):
+        for side in ("encoder", "decoder", "cross"):
+            tab.evaluate("([s, side]) => lesson.app.update({s, side})", [s, side])
+            assert len(tab.inner_text("#step")) > 40
+
+
+# What Python puts into the page
+
+
+def test_code_beside_the_stations_is_the_code_that_runs() -> None:
+    excerpts = code_excerpts()
+    assert all(one["text"].startswith(("def ", "class ")) for one in excerpts.values())
+    assert [key for key, one in excerpts.items() if one["text"].count("\n") < 1] == []
+    assert "softmax" in excerpts["attention_weights"]["text"]
+
+
+def test_every_text_of_the_page_is_used_and_there() -> None:
+    strings = json.loads(lesson_page.asset("strings.en.json"))
+    script = lesson_page.join_modules(lesson_page.MODULES)
+    literal = set(re.findall(r'\btext\("([\w.-]+)"', script))
+    assert literal - set(strings) == set()
+    families = tuple(re.findall(r"`([a-z]+\.[\w.]*)\$\{", script))  # the beginnings of keys that end in a name
+    loose = {key for key in strings if key not in script and not key.startswith(families)}
+    assert loose == set()
+    assert all(text.strip() for text in strings.values())
