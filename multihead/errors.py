@@ -2,6 +2,7 @@
 
 import difflib
 import importlib
+import importlib.util
 from types import ModuleType
 
 
@@ -17,6 +18,11 @@ def did_you_mean(name: str, known: list[str]) -> str:
     """Return the end of an error message about an unknown name: the nearest known one, or all of them."""
     near = difflib.get_close_matches(name, known, n=1, cutoff=0.5)
     return f"; did you mean '{near[0]}'?" if near else f"; valid names: {', '.join(sorted(known))}"
+
+
+def is_installed(module: str) -> bool:
+    """Return whether a module of an optional dependency can be imported, without importing it."""
+    return importlib.util.find_spec(module) is not None
 
 
 def require(module: str, extra: str, purpose: str = "") -> ModuleType:

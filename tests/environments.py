@@ -10,6 +10,8 @@ from pathlib import Path
 
 from packaging.requirements import Requirement
 
+import multihead
+
 ROOT = Path(__file__).parents[1]
 
 
@@ -53,6 +55,11 @@ def make_environment(folder: Path, *extras: str) -> Path:
             if top != ".." and not link.exists():
                 link.symlink_to(Path(str(metadata.distribution(name).locate_file(top))))
     (site / "multihead").symlink_to(ROOT / "multihead")
+    own = site / "multihead-0.dist-info"  # what pip would have written
+    own.mkdir()
+    (own / "METADATA").write_text(
+        f"Metadata-Version: 2.1\nName: multihead\nVersion: {multihead.__version__}\n", encoding="utf-8"
+    )
     return folder / "bin" / "python"
 
 

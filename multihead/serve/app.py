@@ -17,9 +17,10 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 from starlette.routing import Route
 
+from multihead.errors import is_installed
 from multihead.inspection.page import MODULES, asset
 from multihead.serve.access import Access
-from multihead.serve.errors import ServeError, ShuttingDown, Unavailable
+from multihead.serve.errors import NotInstalled, ServeError, ShuttingDown, Unavailable
 from multihead.serve.languages import name_of
 from multihead.serve.middleware import InternalErrorMiddleware, Metrics, RequestLogMiddleware
 from multihead.serve.openapi import openapi_document
@@ -153,6 +154,7 @@ async def settings(state: AppState, request: Request) -> Response:
     source, target = next(iter(state.ready_service().directions))
     return reply(
         {
+            "attention": is_installed("torch"),  # ours; the page hides what the server does not have
             "apiKeys": bool(state.access.keys),
             "keyRequired": bool(state.access.keys),
             "charLimit": state.limits.characters,
@@ -172,6 +174,8 @@ async def settings(state: AppState, request: Request) -> Response:
 
 
 async def attention(state: AppState, request: Request) -> Response:
+    if not is_installed("torch"):
+        raise NotInstalled("this server does not show attention: PyTorch is not installed")
     asked = await _read(state, request, state.requests.attention)
     work = state.ready_service().attention(asked.q, asked.sentence, asked.source, asked.target, asked.search)
     content = await _cancel_on_disconnect(request, work)

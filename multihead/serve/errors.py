@@ -43,6 +43,12 @@ class RateLimited(ServeError):
     status = 429
 
 
+class NotInstalled(ServeError):
+    """The server was installed without what this route needs."""
+
+    status = 501
+
+
 class Unavailable(ServeError):
     """The models are not loaded yet."""
 

@@ -18,6 +18,7 @@ _ERRORS = {
     413: "The body is too large",
     429: "Too many requests from this client; see Retry-After",
     500: "Internal error",
+    501: "This server has no PyTorch",
     503: "The queue is full, or the models are not loaded yet; see Retry-After",
 }
 _ANY_OBJECT = dict[str, Any]
@@ -30,7 +31,7 @@ def openapi_document(models: RequestModels, sources: list[str], targets: list[st
     paths = {
         "/translate": post("Translate a text or a list of texts", models.translate, Translations),
         "/detect": post("Detect the language of a text", models.detect, list[Detection]),
-        "/attention": post("Attention weights of one sentence", models.attention, Attention),
+        "/attention": post("Attention weights of one sentence", models.attention, Attention, 501),
         "/languages": get("Languages and their targets", list[Language], 503),
         "/frontend/settings": get("Settings of the web page", _ANY_OBJECT, 503),
         "/health": get("Whether the process is alive", Status),
@@ -61,9 +62,10 @@ class _Components:
     def __init__(self) -> None:
         self.schemas: Schema = {}
 
-    def post(self, summary: str, request: Any, answer: Any) -> Schema:
+    def post(self, summary: str, request: Any, answer: Any, *more_errors: int) -> Schema:
+        errors = sorted({*_ERRORS} - {501} | {*more_errors})
         body = {"required": True, **self._content(request)}
-        return {"post": {"summary": summary, "requestBody": body, "responses": self._responses(answer, *_ERRORS)}}
+        return {"post": {"summary": summary, "requestBody": body, "responses": self._responses(answer, *errors)}}
 
     def get(self, summary: str, answer: Any, *errors: int, kind: str = "application/json") -> Schema:
         return {"get": {"summary": summary, "responses": self._responses(answer, *errors, kind=kind)}}

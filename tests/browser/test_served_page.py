@@ -120,6 +120,18 @@ def test_what_is_typed_is_translated_while_typing(page: "Page", address: str, ho
     assert page.is_hidden("#viewer")
 
 
+def test_without_torch_the_page_translates_and_hides_the_view_of_attention(
+    page: "Page", address: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("multihead.serve.app.is_installed", lambda module: False)
+    page.goto(address)
+    said(page, "Wo ist der Bahnhof?")
+    page.wait_for_selector("#others:not([hidden])")
+    assert page.locator("#alternatives bdi").count() == 4
+    assert page.is_hidden("#viewer")
+    assert page.is_hidden("#options")
+
+
 def test_alternatives_have_scores_and_the_best_comes_first(page: "Page", address: str) -> None:
     show(page, address, "I forgot my umbrella.")
     scores = [float(score) for score in page.locator("#alternatives .score").all_text_contents()]

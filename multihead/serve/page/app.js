@@ -51,6 +51,13 @@ async function translate() {
     const search = { beam: Number(byId("beam").value), alternatives: ALTERNATIVES };
     if (state.alpha !== undefined) search.alpha = state.alpha; // otherwise the model's own
     const began = performance.now();
+    if (!state.settings.attention) {
+      const found = await ask("translate", { ...fields, alternatives: ALTERNATIVES }, state.abort.signal);
+      if (turn !== state.asked) return;
+      show(null, found.translatedText);
+      showAlternatives({ translation: found.translatedText, alternatives: found.alternatives.map((text) => ({ text })) });
+      return tell(`${Math.round(performance.now() - began)} ms`);
+    }
     const inside = ask("attention", { ...fields, ...search, sentence: state.sentence }, state.abort.signal);
     const found = await inside.catch((error) => ({ error }));
     if (found.error?.name === "AbortError") return;
@@ -135,15 +142,18 @@ function showSentences({ sentences, sentence }) {
   })));
 }
 
+// Scores are missing if the server does not show attention.
 function showAlternatives({ translation, score, alternatives }) {
   const all = [{ text: translation, score }, ...alternatives];
   const best = Math.exp(all[0].score);
   byId("others").hidden = !alternatives.length;
   byId("alternatives").replaceChildren(...all.map(({ text, score: its }, rank) => make("li", { class: rank ? "" : "best" },
     make("bdi", { text }),
-    make("span", { class: "share", "aria-hidden": "true" },
-      make("i", { style: `width: ${Math.max(2, 100 * Math.min(1, Math.exp(its) / best))}%` })),
-    make("span", { class: "score", text: its.toFixed(3), title: "Log-probability divided by the length penalty" }))));
+    ...(its === undefined ? [] : [
+      make("span", { class: "share", "aria-hidden": "true" },
+        make("i", { style: `width: ${Math.max(2, 100 * Math.min(1, Math.exp(its) / best))}%` })),
+      make("span", { class: "score", text: its.toFixed(3), title: "Log-probability divided by the length penalty" }),
+    ]))));
 }
 
 // Alignment
@@ -300,6 +310,8 @@ try {
 } catch { /* storage may be disabled */ }
 [state.languages, state.settings] = await Promise.all([look("languages"), look("frontend/settings")]);
 byId("key-field").hidden = !state.settings.keyRequired;
+byId("search").hidden = !state.settings.attention; // these settings belong to the route of attention
+byId("options").hidden = !state.settings.attention && !state.settings.keyRequired;
 fillLanguages();
 listen();
 begin();

@@ -1,13 +1,12 @@
 """Choose the engine for a model. The torch models are loaded only when something needs them."""
 
-import importlib.util
 import threading
 from collections.abc import Callable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Protocol
 
 from multihead.config.schema import SearchConfig
-from multihead.errors import UserError, require
+from multihead.errors import UserError, is_installed, require
 from multihead.interop.ctranslate2_export import unsupported_by_ctranslate2
 from multihead.interop.export_cache import cached_export
 from multihead.storage.model_folder import ModelFolder
@@ -91,7 +90,7 @@ def use_of_torch(folders: Sequence[ModelFolder]) -> str | None:
         return "an ensemble"
     if reason := unsupported_by_ctranslate2(folders[0].config.model):
         return f"this model ({reason})"
-    if importlib.util.find_spec("torch") is None:
+    if not is_installed("torch"):
         return None
     is_small = folders[0].config.model.d_model <= NARROW_MODEL or folders[0].shortlist() is not None
     return None if is_small and not _has_gpu() else "the fastest search"

@@ -2,6 +2,7 @@
 
 import json
 import logging
+import sys
 from copy import copy
 from dataclasses import replace
 from pathlib import Path
@@ -12,6 +13,7 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 from starlette.testclient import TestClient
 
+import multihead
 from multihead.errors import UsageError
 from multihead.serve.access import Access
 from multihead.serve.app import AppState, make_app
@@ -285,6 +287,17 @@ def test_the_settings_of_the_page(client: TestClient) -> None:
     answer = client.get("/frontend/settings").json()
     assert (answer["charLimit"], answer["keyRequired"]) == (5000, False)
     assert answer["language"]["target"] == {"code": "de", "name": "German"}
+    assert answer["attention"] is True
+
+
+def test_without_torch_the_route_of_attention_answers_501_in_words(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "torch", None)
+    light = client_of(multihead.load("en-de"))
+    assert translate(light, "Where is the station?") == {"translatedText": "Wo ist der Bahnhof?"}
+    assert light.get("/frontend/settings").json()["attention"] is False
+    answer = light.post("/attention", json={"q": "Where is the station?", **PAIR})
+    assert answer.status_code == 501
+    assert answer.json() == {"error": "this server does not show attention: PyTorch is not installed"}
 
 
 # Keys and rates
