@@ -65,7 +65,7 @@ def translate_command(
     translator = load(model, *(ensemble or []), engine=engine)
     chunk_size = 1 if isinstance(lines, TextInput) and lines.is_interactive() else None
     with open_output(output_file) as out:
-        for number, translation in enumerate(translator.stream(lines, search, chunk_size, align=as_json), start=1):
+        for number, translation in enumerate(translator.stream(lines, search, chunk_size, details=as_json), start=1):
             out.write(as_line(translation, as_json) + "\n")
             if not as_json:
                 for warning in dict.fromkeys(translation.warnings):

@@ -199,6 +199,9 @@ class ModelSearch:
 
     alpha: Annotated[NonNegative, "exponent of the length penalty"] = ALPHA
     split: Annotated[bool, "False for a model trained on lines of several sentences"] = True
+    alignment_layer: Annotated[
+        Count | None, "decoder layer, counted from 0, whose attention aligns words (unset: the last)"
+    ] = None
 
     def __post_init__(self) -> None:
         check_fields(self)

@@ -1,8 +1,10 @@
 """The attention weights of a sentence and its translation, and the word alignment that follows from them.
 
-Shapes: L layers, H heads, S source length, T target length, both including their special token.
+Shapes: L layers, H heads, S source length, T target length, both including their special token. An alignment is made
+from cross-attention between pieces: the mean of the heads of one layer, without special tokens.
 """
 
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -11,6 +13,7 @@ from numpy.typing import NDArray
 from multihead.text.pieces import group_words
 
 Array = NDArray[np.float32]
+WordLink = tuple[int, int, float]  # source word, target word, weight
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -26,51 +29,56 @@ class AttentionMaps:
     encoder: Array  # L H S S; no layers if the encoder uses another mixer than attention
     decoder: Array  # L H T T; likewise
     cross: Array  # L H T S
+    alignment_layer: int  # of the decoder: the layer that aligns words best
+
+    def alignment(self) -> Array:
+        """Return how much of each target word (row) comes from each source word (column); rows sum to 1."""
+        pieces = between_pieces(self.cross[self.alignment_layer].mean(axis=0)[:-1, :-1])
+        return word_weights(self.source_tokens[:-1], self.target_tokens[1:], pieces)
 
 
-# Word alignment
+def between_pieces(weights: Array) -> Array:
+    """Return attention between pieces (… T S) with rows that sum to 1 again after special tokens were left out."""
+    normalized: Array = weights / weights.sum(axis=-1, keepdims=True).clip(min=1e-12)
+    return normalized
 
 
-def word_alignment(maps: AttentionMaps) -> list[tuple[int, int, float]]:
-    """Return (source word, target word, weight) for each target word and the source word that it attends to most."""
-    matrix = alignment_matrix(maps)
-    if not matrix.size:
-        return []
-    return [(int(row.argmax()), target, float(row.max())) for target, row in enumerate(matrix)]
-
-
-def alignment_matrix(maps: AttentionMaps) -> Array:
+def word_weights(sources: Sequence[str], targets: Sequence[str], pieces: Array) -> Array:
     """Return how much of each target word (row) comes from each source word (column); rows sum to 1.
 
-    The row of a target piece is that of the query that predicts it, in the layer of `alignment_layer`, averaged over
-    heads. Columns of the pieces of a source word are summed, rows of the pieces of a target word averaged.
+    `pieces` is the attention between the pieces of both sides. The row of a target piece is that of the query that
+    predicts it. Columns of the pieces of a source word are summed, rows of the pieces of a target word averaged.
     """
-    sources, targets = group_words(maps.source_tokens[:-1]), group_words(maps.target_tokens[1:])
-    if not sources or not targets:
-        return np.zeros((len(targets), len(sources)), dtype=np.float32)
-    pieces = _between_pieces(maps)[alignment_layer(maps)]
-    columns = np.stack([pieces[:, word].sum(axis=1) for word in sources], axis=1)
-    return np.stack([columns[word].mean(axis=0) for word in targets])
+    source_words, target_words = group_words(sources), group_words(targets)
+    if not source_words or not target_words:
+        return np.zeros((len(target_words), len(source_words)), dtype=np.float32)
+    columns = np.stack([pieces[:, word].sum(axis=1) for word in source_words], axis=1)
+    return np.stack([columns[word].mean(axis=0) for word in target_words])
 
 
-def alignment_layer(maps: AttentionMaps) -> int:
-    """Return the layer that aligns best: the one whose rows and columns have the largest mutual information.
+def word_links(weights: Array) -> list[WordLink]:
+    """Return (source word, target word, weight) for each target word and the source word that it attends to most."""
+    if not weights.size:
+        return []
+    return [(int(row.argmax()), target, float(row.max())) for target, row in enumerate(weights)]
 
-    Its rows are sharp and differ from each other. A layer in which every row attends to the full stop is sharp, too,
-    but tells nothing.
+
+def best_alignment_layer(cross: Iterable[Array]) -> int:
+    """Return the layer that aligns words best, given the cross-attention (L H T S) of some sentences.
+
+    It is the one whose rows and columns have the largest mutual information: its rows are sharp and differ from each
+    other. A layer in which every row attends to the full stop is sharp, too, but tells nothing.
     """
-    rows = _between_pieces(maps)  # L T S
+    by_sentence = [_mutual_information(between_pieces(maps.mean(axis=1)[:, :-1, :-1])) for maps in cross]
+    return int(np.sum(by_sentence, axis=0).argmax())
+
+
+def _mutual_information(rows: Array) -> Array:
+    """Return the mutual information of rows and columns in each layer (L), given attention between pieces (L T S)."""
     if not rows.size:
-        return len(rows) - 1
-    information = _entropy(rows.mean(axis=1)) - _entropy(rows).mean(axis=1)  # L
-    return int(information.argmax())
-
-
-def _between_pieces(maps: AttentionMaps) -> Array:
-    """Return cross-attention averaged over heads, without special tokens: L T-1 S-1, rows sum to 1."""
-    rows = maps.cross.mean(axis=1)[:, :-1, :-1]
-    normalized: Array = rows / rows.sum(axis=-1, keepdims=True).clip(min=1e-12)
-    return normalized
+        return np.zeros(len(rows), dtype=np.float32)
+    information: Array = _entropy(rows.mean(axis=1)) - _entropy(rows).mean(axis=1)
+    return information
 
 
 def _entropy(rows: Array) -> Array:

@@ -6,7 +6,7 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
-from multihead.inspection.attention_maps import Array, AttentionMaps, alignment_layer, alignment_matrix
+from multihead.inspection.attention_maps import Array, AttentionMaps
 from multihead.storage.files import write_text_atomic
 from multihead.text.pieces import word_texts
 
@@ -49,8 +49,8 @@ def page_data(maps: AttentionMaps) -> dict[str, Any]:
         "alignment": {
             "source": word_texts(maps.source_tokens[:-1]),
             "target": word_texts(maps.target_tokens[1:]),
-            "layer": alignment_layer(maps),
-            "weights": _to_integers(alignment_matrix(maps)),
+            "layer": maps.alignment_layer,
+            "weights": _to_integers(maps.alignment()),
         },
     }
 

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from multihead.figures import TEXT_COLOR, new_figure, save_figure
-from multihead.inspection.attention_maps import Array, AttentionMaps, alignment_layer
+from multihead.inspection.attention_maps import Array, AttentionMaps
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -31,7 +31,7 @@ def write_picture(maps: AttentionMaps, path: Path, *, source: str, translation: 
 
 
 def _draw_labeled(figure: "SubFigure", maps: AttentionMaps) -> None:
-    layer = alignment_layer(maps)
+    layer = maps.alignment_layer
     written = [*maps.target_tokens[1:], maps.source_tokens[-1]]  # a row is the query that predicts this token
     axes: Axes = figure.subplots()
     image = _draw_map(axes, maps.cross[layer].mean(axis=0))

@@ -12,16 +12,18 @@ from multihead.text.dependency_trees import NO_HEAD
 from multihead.text.tokenizer import BOS_ID, EOS_ID, SubwordTokenizer
 
 
-def record_attention(
+def record_attention(  # noqa: PLR0913 - a sentence, and what reads it
     model: Transformer,
     tokenizer: SubwordTokenizer,
     source_ids: list[int],
     target_ids: list[int],
     source_heads: list[int] | None = None,
+    alignment_layer: int | None = None,
 ) -> AttentionMaps:
     """Return the attention maps of a sentence and its translation, both given without special tokens.
 
-    The start symbol takes one position, so the last piece of a translation that fills all of them is left out.
+    `alignment_layer` is the decoder layer that aligns words, by default the last. The start symbol takes one position,
+    so the last piece of a translation that fills all of them is left out.
     """
     source, target = [*source_ids, EOS_ID], [BOS_ID, *target_ids][: model.config.max_len]
     heads = None if source_heads is None else [*source_heads, NO_HEAD]
@@ -32,6 +34,7 @@ def record_attention(
         encoder=encoder,
         decoder=decoder,
         cross=cross,
+        alignment_layer=len(cross) - 1 if alignment_layer is None else alignment_layer,
     )
 
 

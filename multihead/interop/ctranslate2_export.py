@@ -129,7 +129,9 @@ def _specification(library: Any, model: ModelFolder, in_int8: bool) -> Any:
     }
     result = specs.TransformerSpec(
         specs.TransformerEncoderSpec(config.encoder_layers, **shape),
-        specs.TransformerDecoderSpec(config.decoder_layers, **shape),
+        specs.TransformerDecoderSpec(
+            config.decoder_layers, alignment_layer=model.alignment_layer, alignment_heads=config.n_heads, **shape
+        ),
     )
     result.config.unk_token, result.config.bos_token = SPECIAL_TOKENS[UNK_ID], SPECIAL_TOKENS[BOS_ID]
     result.config.decoder_start_token, result.config.eos_token = SPECIAL_TOKENS[BOS_ID], SPECIAL_TOKENS[EOS_ID]

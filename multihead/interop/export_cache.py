@@ -22,7 +22,7 @@ from multihead.storage.files import cache_folder, is_bundled, sha256, write_text
 from multihead.storage.model_folder import WEIGHTS, ModelFolder
 from multihead.storage.shortlist import FILE as SHORTLIST
 
-FORMAT = 3  # of exports; those of another format are made again
+FORMAT = 4  # of exports; those of another format are made again
 FINGERPRINT_FILE = "multihead.json"  # in an export: what it was made from
 SOURCES = (WEIGHTS, "tokenizer.json", SHORTLIST)
 
@@ -97,7 +97,13 @@ def _settings(model: ModelFolder, quantization: str) -> dict[str, Any]:
     import ctranslate2
 
     shape = asdict(model.config.model)
-    return {"format": FORMAT, "ctranslate2": ctranslate2.__version__, "quantization": quantization, "model": shape}
+    return {
+        "format": FORMAT,
+        "ctranslate2": ctranslate2.__version__,
+        "quantization": quantization,
+        "model": shape,
+        "alignment_layer": model.alignment_layer,
+    }
 
 
 def _sizes_and_times(folder: Path) -> dict[str, list[int]]:

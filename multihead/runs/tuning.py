@@ -1,4 +1,5 @@
-"""Choose the search settings of a published model on validation text: length penalty, shortlist, sentence splitting.
+"""Choose the search settings of a published model on validation text: length penalty, shortlist, sentence splitting,
+and the layer whose attention aligns words.
 
 The paper chose an exponent of 0.6 on its development set (§6.1); other corpora have other best values.
 """
@@ -8,11 +9,14 @@ from dataclasses import dataclass, replace
 
 from multihead.config.schema import ALPHA, BEAM, ModelSearch, SearchConfig, TrainConfig
 from multihead.evaluation.metrics import bleu
+from multihead.inspection.attention_maps import best_alignment_layer
+from multihead.inspection.record import record
 from multihead.model.transformer import Transformer
 from multihead.runs.learn_shortlist import SIZES, Lexicon, shortlist_of
 from multihead.storage.shortlist import Shortlist
+from multihead.text.dependency_trees import NO_HEAD
 from multihead.text.sentences import split_sentences
-from multihead.text.tokenizer import SubwordTokenizer
+from multihead.text.tokenizer import BOS_ID, EOS_ID, SubwordTokenizer
 from multihead.translation.engine import SearchResult, Segment, length_penalty
 from multihead.translation.engines.torch_engine import TorchEngine
 
@@ -21,6 +25,7 @@ SEARCH_ALPHA = 1.0  # exponent of the search whose hypotheses are ranked with ea
 TIE_BLEU = 0.1  # smaller differences are chance
 MAX_BLEU_LOSS = 0.2  # that a shortlist may cost
 MAX_SENTENCES = 512  # validation sentences used
+N_ALIGNED = 100  # validation pairs that the alignment layer is chosen on
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +66,7 @@ class Tuner:
     def tune(self, train: TrainConfig, candidates: Sequence[Shortlist]) -> Tuned:
         """Return the best search settings; `candidates` are shortlists, smallest first."""
         alpha = self.best_alpha() if train.alpha == "auto" else train.alpha
-        search = ModelSearch(alpha=alpha, split=not self._has_documents())
+        search = ModelSearch(alpha=alpha, split=not self._has_documents(), alignment_layer=self.best_alignment_layer())
         return Tuned(search, self._cheapest(candidates, alpha))
 
     def best_alpha(self) -> float:
@@ -72,6 +77,16 @@ class Tuner:
         results = self._search(SearchConfig(alpha=SEARCH_ALPHA, n_best=BEAM), None)
         scores = {alpha: self._bleu([_best(result, alpha) for result in results]) for alpha in ALPHAS}
         return min(alpha for alpha in ALPHAS if scores[alpha] >= max(scores.values()) - TIE_BLEU)
+
+    def best_alignment_layer(self) -> int:
+        """Return the decoder layer that aligns the words of validation pairs best."""
+        max_len, text = self._model.config.max_len, self._text.first(N_ALIGNED)
+        targets = [[BOS_ID, *self._tokenizer.encode(reference)][:max_len] for reference in text.references]
+        maps = [
+            record(self._model, [*one.ids, EOS_ID], target, None if one.heads is None else [*one.heads, NO_HEAD])
+            for one, target in zip(text.segments, targets, strict=True)
+        ]
+        return best_alignment_layer(cross for _, _, cross in maps)
 
     def _cheapest(self, candidates: Sequence[Shortlist], alpha: float) -> Shortlist | None:
         """Return the smallest shortlist that costs little BLEU, or None if all cost too much."""

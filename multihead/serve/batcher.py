@@ -23,7 +23,7 @@ from multihead.translation.translator import Translation
 
 Value = TypeVar("Value")
 Result = TypeVar("Result")
-Translate = Callable[[list[str], SearchConfig], list[Translation]]
+Translate = Callable[[list[str], SearchConfig, bool], list[Translation]]  # True: with details
 
 BATCH_CHARACTERS = 4000
 MIN_WEIGHT = 50  # characters that the shortest sentence counts as
@@ -41,6 +41,7 @@ class _Request:
 
     sentences: Sequence[str]
     config: SearchConfig
+    details: bool
     deadline: float
     future: Future[list[Translation]]
     n_taken: int = 0
@@ -122,9 +123,14 @@ class Batcher:
     def queued_characters(self) -> int:
         return self._queued_characters
 
-    def submit(self, sentences: Sequence[str], config: SearchConfig, seconds: float) -> Future[list[Translation]]:
-        """Translate sentences within this time. Canceling the future removes those that still wait."""
-        request = _Request(sentences, config, time.monotonic() + seconds, Future())
+    def submit(
+        self, sentences: Sequence[str], config: SearchConfig, seconds: float, details: bool = False
+    ) -> Future[list[Translation]]:
+        """Translate sentences within this time, with `details` also align their words.
+
+        Canceling the future removes those that still wait.
+        """
+        request = _Request(sentences, config, details, time.monotonic() + seconds, Future())
         if not sentences:
             request.future.set_result([])
             return request.future
@@ -202,7 +208,8 @@ class Batcher:
         if not self._requests:
             return []
         first = self._requests[0]
-        compatible = deque(request for request in self._requests if request.config == first.config)
+        kind = first.config, first.details
+        compatible = deque(request for request in self._requests if (request.config, request.details) == kind)
         batch: list[tuple[_Request, int]] = []
         n_characters = 0
         while compatible and len(batch) < self._max_batch and n_characters < BATCH_CHARACTERS:
@@ -222,7 +229,7 @@ class Batcher:
         sentences = [request.sentences[index] for request, index in batch]
         start = time.monotonic()
         try:
-            results = self._translate(sentences, batch[0][0].config)
+            results = self._translate(sentences, batch[0][0].config, batch[0][0].details)
         except BaseException as error:  # reported to the clients; the thread goes on
             for request, _ in batch:
                 _fail(request.future, error)

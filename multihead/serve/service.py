@@ -5,7 +5,7 @@ is admitted once; when it ends early (timeout, error or a disconnected client), 
 """
 
 import asyncio
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import islice
@@ -13,7 +13,6 @@ from typing import Any, TypeVar
 
 from multihead.config.schema import SearchConfig
 from multihead.errors import UserError
-from multihead.inspection.attention_maps import alignment_matrix
 from multihead.inspection.page import page_data
 from multihead.serve import html
 from multihead.serve.batcher import Batcher
@@ -51,15 +50,15 @@ class Direction:
         self.translator = translator
         self.batcher = Batcher(self._translate, limits.queued_characters, limits.batch, on_batch)
 
-    def _translate(self, sentences: list[str], config: SearchConfig) -> list[Translation]:
-        return list(self.translator.stream(sentences, replace(config, split=False)))
+    def _translate(self, sentences: list[str], config: SearchConfig, details: bool) -> list[Translation]:
+        return list(self.translator.stream(sentences, replace(config, split=False), details=details))
 
     async def translate(
-        self, sentences: Sequence[str], config: SearchConfig, deadline: asyncio.Timeout
+        self, sentences: Sequence[str], config: SearchConfig, deadline: asyncio.Timeout, details: bool = False
     ) -> list[Translation]:
-        """Translate sentences in batches with those of other requests."""
+        """Translate sentences in batches with those of other requests; with `details`, also align their words."""
         # Canceling this coroutine cancels the future, which removes the sentences that still wait.
-        return await asyncio.wrap_future(self.batcher.submit(sentences, config, _seconds_left(deadline)))
+        return await asyncio.wrap_future(self.batcher.submit(sentences, config, _seconds_left(deadline), details))
 
     async def run_exclusive(
         self, function: Callable[[Value], Result], values: Sequence[Value], deadline: asyncio.Timeout
@@ -158,11 +157,10 @@ class Service:
     ) -> list[TranslatedText]:
         fragments = await asyncio.to_thread(_map, partial(html.parse, cut=direction.translator.split_sentences), texts)
         sentences = [sentence for fragment in fragments for sentence in fragment.sentences]
-        found = await direction.translate([sentence.text for sentence in sentences], config, deadline)
-        versions = await asyncio.to_thread(_versions, found, config.n_best)
-        pairs = await asyncio.to_thread(_pairs_to_align, sentences, versions)
-        aligned = await direction.run_exclusive(partial(_align, direction.translator), pairs, deadline)
-        tagged = await asyncio.to_thread(_place_tags, sentences, versions, dict(zip(pairs, aligned, strict=True)))
+        texts_of_each = [sentence.text for sentence in sentences]
+        needs_alignment = any(sentence.needs_alignment() for sentence in sentences)
+        found = await direction.translate(texts_of_each, config, deadline, details=needs_alignment)
+        tagged = await asyncio.to_thread(_place_tags, sentences, found, config.n_best)
         return await asyncio.to_thread(_join, tagged, [(len(one.sentences), one.join) for one in fragments])
 
     # Attention
@@ -214,10 +212,14 @@ def _map(function: Callable[[str], Result], texts: Sequence[str]) -> list[Result
     return [function(text) for text in texts]
 
 
+def _first(texts: list[str], n: int) -> list[str]:
+    """Return the first `n` texts; the last one is repeated if there are fewer."""
+    return [texts[min(rank, len(texts) - 1)] for rank in range(n)]
+
+
 def _versions(found: Sequence[Translation], n: int) -> list[list[str]]:
-    """Return the `n` best translations of each sentence; the last one is repeated if there are fewer."""
-    texts_of_each = [[one.text, *(other.text for other in one.alternatives)] for one in found]
-    return [[texts[min(rank, len(texts) - 1)] for rank in range(n)] for texts in texts_of_each]
+    """Return the `n` best translations of each sentence."""
+    return [_first([one.text, *(other.text for other in one.alternatives)], n) for one in found]
 
 
 def _join(
@@ -231,23 +233,16 @@ def _join(
     return results
 
 
-def _pairs_to_align(sentences: Sequence[html.Sentence], versions: Sequence[list[str]]) -> list[tuple[str, str]]:
-    """Return the sentences that have tags inside with each of their translations, without duplicates."""
-    tagged = ((one.text, texts) for one, texts in zip(sentences, versions, strict=True) if one.needs_alignment())
-    return list(dict.fromkeys((source, text) for source, texts in tagged for text in texts))
+def _place_tags(sentences: Sequence[html.Sentence], found: Sequence[Translation], n: int) -> list[list[str]]:
+    """Return the `n` best translations of each sentence with its tags."""
+    return [_first(_tagged(sentence, best), n) for sentence, best in zip(sentences, found, strict=True)]
 
 
-def _place_tags(
-    sentences: Sequence[html.Sentence],
-    versions: Sequence[list[str]],
-    alignments: Mapping[tuple[str, str], html.Alignment],
-) -> list[list[str]]:
-    """Return the translations of each sentence with its tags."""
-    return [
-        [html.place_tags(one, text, alignments.get((one.text, text))) for text in texts]
-        for one, texts in zip(sentences, versions, strict=True)
-    ]
+def _tagged(sentence: html.Sentence, best: Translation) -> list[str]:
+    """Return a translation and its alternatives with the tags of the sentence.
 
-
-def _align(translator: Translator, pair: tuple[str, str]) -> html.Alignment:
-    return alignment_matrix(translator.attention(*pair))
+    A sentence so long that it was translated in several parts has its tags around all of it.
+    """
+    versions = [(best.text, best.word_weights), *((other.text, other.word_weights) for other in best.alternatives)]
+    can_align = sentence.needs_alignment() and len(best.word_weights) == 1
+    return [html.place_tags(sentence, text, weights[0] if can_align else None) for text, weights in versions]

@@ -119,6 +119,14 @@ class ModelFolder:
         return load_shortlist(self.path)
 
     @property
+    def alignment_layer(self) -> int:
+        """The decoder layer whose attention aligns words, counted from 0."""
+        n_layers, layer = self.config.model.decoder_layers, self.search.alignment_layer
+        if layer is not None and layer >= n_layers:
+            raise UserError(f"{self.path}/config.json: search.alignment_layer={layer}, but there are {n_layers} layers")
+        return n_layers - 1 if layer is None else layer
+
+    @property
     def n_parameters(self) -> int:
         """The number of parameters, counted from the file header without reading any weights."""
         with open_arrays(self.path / WEIGHTS) as file:

@@ -10,6 +10,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Protocol, Self, TypeVar, overload
 
+import numpy as np
+from numpy.typing import NDArray
+
 from multihead.config.schema import SearchConfig
 from multihead.text.dependency_trees import NO_HEAD
 
@@ -37,6 +40,9 @@ class Hypothesis:
     log_prob: float  # of the tokens and the end symbol
     score: float  # log_prob / length penalty
     finished: bool = True  # False if it was truncated at the length limit
+    # Set for the best hypotheses of a search with `details`:
+    attention: NDArray[np.float32] | None = field(default=None, compare=False)  # tokens by source tokens; rows sum to 1
+    token_scores: list[float] = field(default_factory=list)  # log-probabilities of the tokens and of the end symbol
 
     @property
     def length(self) -> int:
@@ -67,8 +73,11 @@ class Engine(Protocol):
     chunk_size: int  # sentences to pass to one call of `search`
     prefetch: int  # calls of `search` to run at the same time, so that no core idles while text is read or written
 
-    def search(self, segments: Sequence[Segment], config: SearchConfig) -> list[SearchResult]:
-        """Return the result for each segment, in order."""
+    def search(self, segments: Sequence[Segment], config: SearchConfig, details: bool = False) -> list[SearchResult]:
+        """Return the result for each segment, in order.
+
+        With `details`, the `n_best` hypotheses have the attention of the model's alignment layer and token scores.
+        """
 
 
 class _Array(Protocol):

@@ -70,36 +70,41 @@ class Guard:
     def __init__(self, engine: Engine, tokenizer: SubwordTokenizer, data: DataConfig) -> None:
         self.engine, self._tokenizer, self._data = engine, tokenizer, data
 
-    def search(self, segments: Sequence[Segment], config: SearchConfig) -> list[GuardedResult]:
-        """Return `config.n_best` translations of each segment; with `config.guard` faulty ones are searched again."""
+    def search(self, segments: Sequence[Segment], config: SearchConfig, details: bool = False) -> list[GuardedResult]:
+        """Return `config.n_best` translations of each segment; with `config.guard` faulty ones are searched again.
+
+        With `details`, the hypotheses have attention and token scores.
+        """
         sources = [Source(segment, self._tokenizer.decode(segment.ids).strip()) for segment in segments]
-        results = [GuardedResult(candidates) for candidates in self._search(sources, config, config.n_best)]
+        results = [GuardedResult(candidates) for candidates in self._search(sources, config, details)]
         if config.guard:
-            self._retry_faulty(sources, results, config)
+            self._retry_faulty(sources, results, config, details)
         for source, result in zip(sources, results, strict=True):
             if self._is_short(source, result.candidates[0]):
                 result.warnings.append("short: the translation is much shorter than the text")
         return results
 
-    def _search(self, sources: Sequence[Source], config: SearchConfig, n_best: int) -> list[list[Candidate]]:
-        found = self.engine.search([source.segment for source in sources], config)
-        return [[self._decode(hypothesis) for hypothesis in result.best(n_best)] for result in found]
+    def _search(self, sources: Sequence[Source], config: SearchConfig, details: bool) -> list[list[Candidate]]:
+        found = self.engine.search([source.segment for source in sources], config, details)
+        return [[self._decode(hypothesis) for hypothesis in result.best(config.n_best)] for result in found]
 
     def _decode(self, hypothesis: Hypothesis) -> Candidate:
         return Candidate(hypothesis, self._tokenizer.decode(hypothesis.tokens).replace("\n", " ").strip())
 
-    def _retry_faulty(self, sources: list[Source], results: list[GuardedResult], config: SearchConfig) -> None:
+    def _retry_faulty(
+        self, sources: list[Source], results: list[GuardedResult], config: SearchConfig, details: bool
+    ) -> None:
         """Replace faulty results; the segments with the same fault are searched together."""
         faults = [self.check(source, result.candidates[0]) for source, result in zip(sources, results, strict=True)]
         for fault in Fault:
             places = [place for place, found in enumerate(faults) if found is fault]
             if not places:
                 continue
-            retried = self._retry([sources[place] for place in places], fault, config)
+            retried = self._retry([sources[place] for place in places], fault, config, details)
             for place, candidates in zip(places, retried, strict=True):
                 results[place] = self._better(fault, sources[place], results[place], candidates[: config.n_best])
 
-    def _retry(self, sources: list[Source], fault: Fault, config: SearchConfig) -> list[list[Candidate]]:
+    def _retry(self, sources: list[Source], fault: Fault, config: SearchConfig, details: bool) -> list[list[Candidate]]:
         """Search again with settings against a fault; return the acceptable translations of each source.
 
         A translation whose only fault is a number mismatch is better than none. A sample is not drawn again: the draws
@@ -108,8 +113,9 @@ class Guard:
         if config.sample:
             return [[] for _ in sources]
         settings = RETRY_SETTINGS[fault](config)
+        settings = replace(settings, n_best=max(settings.n_best, min(2, settings.beam)))
         acceptable = {None, Fault.NUMBER} - {fault}
-        found = self._search(sources, settings, max(2, settings.n_best))
+        found = self._search(sources, settings, details)
         return [
             [candidate for candidate in candidates if self.check(source, candidate) in acceptable]
             for source, candidates in zip(sources, found, strict=True)

@@ -3,7 +3,7 @@
 import json
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, overload
@@ -12,15 +12,14 @@ from multihead.concurrency import map_in_threads
 from multihead.config.resolve import search_config
 from multihead.config.schema import ModelSearch, RunConfig, SearchConfig, check_engine
 from multihead.errors import UserError, require
-from multihead.inspection.attention_maps import AttentionMaps, word_alignment
+from multihead.inspection.attention_maps import Array, AttentionMaps, WordLink, word_links, word_weights
 from multihead.interop.hub import find_model
 from multihead.storage.model_folder import ModelFolder
 from multihead.text.dependency_trees import NO_HEAD
 from multihead.text.lines import MAX_CHARACTERS
-from multihead.text.pieces import group_words
 from multihead.text.sentences import LINE_BREAKS, join_translations
 from multihead.text.tokenizer import BOS_ID, EOS_ID, SubwordTokenizer
-from multihead.translation.engine import Engine, Segment, length_penalty
+from multihead.translation.engine import Engine, Hypothesis, Segment, length_penalty
 from multihead.translation.engines.choose import LazyModels, choose_engine
 from multihead.translation.guard import Guard, GuardedResult
 from multihead.translation.segments import Segmenter, SourceLine
@@ -36,19 +35,44 @@ class Alternative:
 
     text: str
     score: float
+    # For each segment of the text, how much of each target word (row) comes from each source word (column).
+    word_weights: list[Array] = field(default_factory=list, repr=False, compare=False)
+
+    def as_json(self) -> dict[str, object]:
+        return {"text": self.text, "score": self.score}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Translation:
-    """A translated text."""
+    """A translated text.
+
+    `token_scores` has the log-probability of each of `tokens`, and after the tokens of each sentence that of the end
+    symbol. The sum is the score before it is divided by the length penalty. A sentence that was cut off at the length
+    limit has no end symbol.
+    """
 
     text: str
     score: float = 0.0  # log-probability over length penalty: comparable between translations of one text
     tokens: list[str] = field(default_factory=list)  # pieces of the translation
+    token_scores: list[float] = field(default_factory=list)
     source_tokens: list[str] = field(default_factory=list)
     alternatives: list[Alternative] = field(default_factory=list)  # the next best, if n_best > 1
-    alignment: list[tuple[int, int, float]] = field(default_factory=list)  # source word, target word, weight
+    alignment: list[WordLink] = field(default_factory=list)  # source word, target word, weight
     warnings: list[str] = field(default_factory=list)
+    word_weights: list[Array] = field(default_factory=list, repr=False, compare=False)  # as those of an alternative
+
+    def as_json(self) -> dict[str, object]:
+        """Return the object that `multihead translate --json` prints."""
+        return {
+            "text": self.text,
+            "score": self.score,
+            "tokens": self.tokens,
+            "token_scores": self.token_scores,
+            "source_tokens": self.source_tokens,
+            "alternatives": [other.as_json() for other in self.alternatives],
+            "alignment": self.alignment,
+            "warnings": self.warnings,
+        }
 
 
 class Translator:
@@ -94,27 +118,28 @@ class Translator:
         """
         config = search_config(**search)
         if isinstance(text, str):
-            return next(self.stream([text], config))
-        return list(self.stream(text, config))
+            return next(self.stream([text], config, details=True))
+        return list(self.stream(text, config, details=True))
 
     def stream(
-        self, texts: Iterable[str], config: SearchConfig, chunk_size: int | None = None, align: bool = False
+        self, texts: Iterable[str], config: SearchConfig, chunk_size: int | None = None, details: bool = False
     ) -> Iterator[Translation]:
         """Yield a translation for each text, in order; only a few chunks of texts are in memory at a time.
 
-        With `chunk_size`, each chunk is translated before more texts are read: 1 for interactive use.
+        With `chunk_size`, each chunk is translated before more texts are read: 1 for interactive use. With `details`,
+        translations have an alignment and token scores, which take a part of the time.
         """
         config = config.of_model(self.search)
 
         def translate_chunk(chunk: list[str]) -> tuple[list[SourceLine], list[GuardedResult]]:
             lines = [self.segmenter.read(text, bool(config.split)) for text in chunk]
-            return lines, self.guard.search([segment for line in lines for segment in line.segments], config)
+            return lines, self.guard.search([segment for line in lines for segment in line.segments], config, details)
 
         chunks = _chunks(texts, chunk_size or self.engine.chunk_size)
         for lines, results in map_in_threads(translate_chunk, chunks, 1 if chunk_size else self.engine.prefetch):
             remaining = iter(results)
             for line in lines:
-                yield self._join(line, list(islice(remaining, len(line.segments))), config, align)
+                yield self._join(line, list(islice(remaining, len(line.segments))), config)
 
     def split_sentences(self, text: str) -> tuple[list[str], list[str]]:
         """Return the sentences of a text and the gaps around them, as `stream` splits it by default."""
@@ -147,34 +172,47 @@ class Translator:
         config = search_config(**search).of_model(self.search)
         return source, self.guard.search([source], config)[0].candidates[0].hypothesis.tokens
 
-    def _join(self, line: SourceLine, results: list[GuardedResult], config: SearchConfig, align: bool) -> Translation:
+    def _join(self, line: SourceLine, results: list[GuardedResult], config: SearchConfig) -> Translation:
         """Return the translation of a text, given those of its segments."""
         if not results:
             return Translation(text="", warnings=line.warnings)
-        best, *others = _versions(line, results, config)
-        tokens = [id for result in results for id in result.candidates[0].hypothesis.tokens]
+        best, *others = self._versions(line, results, config)
+        hypotheses = [result.candidates[0].hypothesis for result in results]
         return Translation(
             text=best.text,
             score=best.score,
-            tokens=self.tokenizer.tokens(tokens),
+            tokens=self.tokenizer.tokens([id for one in hypotheses for id in one.tokens]),
+            token_scores=[score for one in hypotheses for score in one.token_scores],
             source_tokens=self.tokenizer.tokens([id for segment in line.segments for id in segment.ids]),
             alternatives=[other for other in others if other.text != best.text],
-            alignment=self._alignment(line, results) if align else [],
+            alignment=_alignment(best.word_weights),
             warnings=line.warnings + [warning for result in results for warning in result.warnings],
+            word_weights=best.word_weights,
         )
 
-    def _alignment(self, line: SourceLine, results: list[GuardedResult]) -> list[tuple[int, int, float]]:
-        """Return the alignment of all segments, with words counted over the whole text."""
-        alignment: list[tuple[int, int, float]] = []
-        n_sources = n_targets = 0
-        for segment, result in zip(line.segments, results, strict=True):
-            maps = self._record(segment, result.candidates[0].hypothesis.tokens)
-            alignment += [
-                (n_sources + source, n_targets + target, weight) for source, target, weight in word_alignment(maps)
-            ]
-            n_sources += len(group_words(maps.source_tokens[:-1]))
-            n_targets += len(group_words(maps.target_tokens[1:]))
-        return alignment
+    def _versions(self, line: SourceLine, results: list[GuardedResult], config: SearchConfig) -> list[Alternative]:
+        """Return the distinct translations of a text: of the best candidates of all segments, the second best, ..."""
+        versions: dict[str, Alternative] = {}
+        for rank in range(max(len(result.candidates) for result in results)):
+            chosen = [result.candidates[min(rank, len(result.candidates) - 1)] for result in results]
+            text = join_translations([one.text for one in chosen], ["", *line.gaps[1:], ""]).strip()
+            if text in versions:
+                continue
+            hypotheses = [one.hypothesis for one in chosen]
+            log_prob = math.fsum(one.log_prob for one in hypotheses)
+            score = log_prob / length_penalty(sum(one.length for one in hypotheses), config.penalty)
+            weights = [self._word_weights(*pair) for pair in zip(line.segments, hypotheses, strict=True)]
+            versions[text] = Alternative(
+                text=text, score=score, word_weights=[one for one in weights if one is not None]
+            )
+        return list(versions.values())
+
+    def _word_weights(self, segment: Segment, hypothesis: Hypothesis) -> Array | None:
+        """Return the attention of a hypothesis between words, if the search returned it."""
+        if hypothesis.attention is None:
+            return None
+        source, target = self.tokenizer.readable(segment.ids), self.tokenizer.readable(hypothesis.tokens)
+        return word_weights(source, target, hypothesis.attention)
 
     def _record(self, source: Segment, target: list[int]) -> AttentionMaps:
         module = require("multihead.inspection.record", extra="train", purpose="the attention of every head")
@@ -187,17 +225,17 @@ def longest_segment(config: RunConfig) -> int:
     return min(config.data.max_length, config.model.max_len - 1)
 
 
-def _versions(line: SourceLine, results: list[GuardedResult], config: SearchConfig) -> list[Alternative]:
-    """Return the distinct translations of a text: of the best candidates of all segments, the second best, ..."""
-    versions: dict[str, Alternative] = {}
-    for rank in range(max(len(result.candidates) for result in results)):
-        chosen = [result.candidates[min(rank, len(result.candidates) - 1)] for result in results]
-        log_prob = math.fsum(one.hypothesis.log_prob for one in chosen)
-        length = sum(one.hypothesis.length for one in chosen)
-        text = join_translations([one.text for one in chosen], ["", *line.gaps[1:], ""]).strip()
-        score = log_prob / length_penalty(length, config.penalty)
-        versions.setdefault(text, Alternative(text=text, score=score))
-    return list(versions.values())
+def _alignment(word_weights: Sequence[Array]) -> list[WordLink]:
+    """Return the alignment of all segments, with words counted over the whole text."""
+    alignment: list[WordLink] = []
+    n_sources = n_targets = 0
+    for weights in word_weights:
+        alignment += [
+            (n_sources + source, n_targets + target, weight) for source, target, weight in word_links(weights)
+        ]
+        n_targets += weights.shape[0]
+        n_sources += weights.shape[1]
+    return alignment
 
 
 def _chunks(texts: Iterable[str], size: int) -> Iterator[list[str]]:
@@ -239,7 +277,7 @@ def load(name: str | Path, *more: str | Path, engine: str = "auto", n_threads: i
 def as_line(translation: Translation, as_json: bool) -> str:
     """Return a translation on one line; alternatives follow, separated by tabs."""
     if as_json:
-        return json.dumps(asdict(translation), ensure_ascii=False)
+        return json.dumps(translation.as_json(), ensure_ascii=False)
     versions = [translation.text, *(alternative.text for alternative in translation.alternatives)]
     texts = [LINE_BREAKS.sub(" ", version) for version in versions]
     return "\t".join(text.replace("\t", " ") for text in texts) if len(texts) > 1 else texts[0]

@@ -1,1 +1,3 @@
-"""Search engines: `choose` (which one to use), `ctranslate2_engine` (no torch), `torch_engine` (everything else)."""
+"""Search engines: `choose` (which one to use), `ctranslate2_engine` (no torch), `ctranslate2_scores` (token scores from
+CTranslate2), `torch_engine` (everything else).
+"""

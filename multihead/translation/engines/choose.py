@@ -52,12 +52,12 @@ class AutoEngine:
         self._lock = threading.Lock()
         self.chunk_size, self.prefetch = fast.chunk_size, fast.prefetch
 
-    def search(self, segments: Sequence[Segment], config: SearchConfig) -> list[SearchResult]:
+    def search(self, segments: Sequence[Segment], config: SearchConfig, details: bool = False) -> list[SearchResult]:
         if self._fast.unsupported_reason(config) is None:
-            return self._fast.search(segments, config)
+            return self._fast.search(segments, config, details)
         with self._lock:
             self._fallback = self._fallback or self._make_fallback()
-        return self._fallback.search(segments, config)
+        return self._fallback.search(segments, config, details)
 
 
 def choose_engine(name: str, folders: Sequence[ModelFolder], models: LazyModels, n_threads: int | None) -> Engine:
@@ -67,7 +67,7 @@ def choose_engine(name: str, folders: Sequence[ModelFolder], models: LazyModels,
 
     def make_torch_engine(purpose: str) -> Engine:
         module = require("multihead.translation.engines.torch_engine", extra="train", purpose=purpose)
-        engine: Engine = module.TorchEngine(models(), folder.shortlist(), n_threads)
+        engine: Engine = module.TorchEngine(models(), folder.shortlist(), n_threads, folder.alignment_layer)
         return engine
 
     purpose = "the torch engine" if kind == "torch" else use_of_torch(folders) if kind == "auto" else None

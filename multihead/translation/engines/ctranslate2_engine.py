@@ -21,11 +21,14 @@ from multihead.concurrency import n_threads as default_threads
 from multihead.config.schema import ModelConfig, SearchConfig
 from multihead.data.bucketing import length_buckets
 from multihead.errors import UserError
+from multihead.inspection.attention_maps import Array, between_pieces
 from multihead.interop.ctranslate2_export import VOCABULARY_MAP
 from multihead.text.tokenizer import EOS_ID, NEVER_GENERATED, SPECIAL_TOKENS
 from multihead.translation.engine import Hypothesis, SearchResult, Segment, length_penalty
+from multihead.translation.engines.ctranslate2_scores import TokenScorer
 
 BATCH_TOKENS = 1024  # source tokens per batch; larger batches are no faster, and slower with int8
+BATCHING = {"max_batch_size": BATCH_TOKENS, "batch_type": "tokens"}  # of a pass that is not a beam search
 SHORTLIST_BATCH_TOKENS = 128  # with a shortlist, which is the union over a batch: smaller batches have a shorter one
 SHORTEST_FIRST = -6.0  # length penalty that ranks by length: a log-probability is multiplied by length^6
 FLOAT32_PATIENCE = 2.0  # makes 999 of 1,000 sentences equal to our search, where 1.0 makes 992
@@ -43,6 +46,7 @@ class SearchPass:
     shortlist: bool
     one_sentence_per_batch: bool
     patience: float  # the search stops after patience · beam finished hypotheses
+    details: bool  # return attention and token scores
 
     @property
     def batch_tokens(self) -> int:
@@ -78,6 +82,7 @@ class CTranslate2Engine:
         self._max_len = config.max_len
         self._one_sentence_per_batch = one_sentence_per_batch
         self._has_shortlist = (folder / VOCABULARY_MAP).exists()
+        self._scorer = TokenScorer(self._translator, self._pieces, folder / VOCABULARY_MAP)
 
     def unsupported_reason(self, config: SearchConfig) -> str | None:
         """Return why CTranslate2 cannot search with these settings, or None if it can."""
@@ -85,8 +90,8 @@ class CTranslate2Engine:
             return "CTranslate2 cannot draw the same samples in every batch"
         return None
 
-    def search(self, segments: Sequence[Segment], config: SearchConfig) -> list[SearchResult]:
-        """Return the result for each segment, in order."""
+    def search(self, segments: Sequence[Segment], config: SearchConfig, details: bool = False) -> list[SearchResult]:
+        """Return the result for each segment, in order; with `details`, the best have attention and token scores."""
         if reason := self.unsupported_reason(config):
             raise UserError(f"{reason}: use --engine torch")
         sentences = [segment.ids for segment in segments]  # models that read dependency trees cannot be exported
@@ -100,6 +105,7 @@ class CTranslate2Engine:
             shortlist=config.shortlist and self._has_shortlist,
             one_sentence_per_batch=self._one_sentence_per_batch,
             patience=FLOAT32_PATIENCE if self._translator.compute_type == "float32" and config.beam > 1 else 1.0,
+            details=details,
         )
         lengths = np.array([[len(ids), len(ids)] for ids in sentences], dtype=np.int32).reshape(-1, 2)
         batches = [batch.tolist() for batch in length_buckets(lengths, first.batch_tokens)][::-1]  # longest first
@@ -121,52 +127,103 @@ class CTranslate2Engine:
     ) -> dict[int, SearchResult]:
         """Search some sentences in one pass; return results by position."""
         pending: list[tuple[int, Any]] = []
+        neighbors: dict[int, list[list[int]]] = {}  # the sentences of the same batch, with their own
         for places, limit in batches:
-            sources = [self._to_pieces(sentences[place]) for place in places]
-            futures = self._translator.translate_batch(sources, **_library_options(config, limit, options))
+            batch = [sentences[place] for place in places]
+            options_of_batch = _library_options(config, limit, options)
+            futures = self._translator.translate_batch([self._to_pieces(ids) for ids in batch], **options_of_batch)
             pending += zip(places, futures, strict=True)
-        results = {place: self._read(future.result(), config, options.penalty) for place, future in pending}
+            neighbors |= {place: [sentences[place]] if self._one_sentence_per_batch else batch for place in places}
+        results = {place: self._read(future.result(), config, options) for place, future in pending}
+        if options.details and config.beam > 1 and not self._one_sentence_per_batch:
+            self._correct_first_rows(sentences, results)
         if options.has_constraints:
             self._rescore(sentences, results, config)
         for result in results.values():
             result.finished.sort(key=lambda hypothesis: -hypothesis.score)
+        if options.details and not options.has_constraints:
+            self._add_token_scores(sentences, results, neighbors, config, options)
         return results
 
     def _to_pieces(self, ids: Sequence[int]) -> list[str]:
         return [self._pieces[id] for id in ids]
 
-    def _read(self, output: Any, config: SearchConfig, penalty: float) -> SearchResult:
+    def _read(self, output: Any, config: SearchConfig, options: SearchPass) -> SearchResult:
         """Convert a result of the library, whose score is the log-probability over length^penalty.
 
         The length includes the end symbol, which the library returns too. An empty sentence in its own batch is not
         searched at all and comes back without it.
         """
         result = SearchResult()
-        for pieces, score in zip(output.hypotheses, output.scores, strict=True):
-            ids, log_prob = [self._ids[piece] for piece in pieces], score * max(1, len(pieces)) ** penalty
+        attentions = output.attention or [None] * len(output.hypotheses)
+        for pieces, score, rows in zip(output.hypotheses, output.scores, attentions, strict=True):
+            ids, log_prob = [self._ids[piece] for piece in pieces], score * max(1, len(pieces)) ** options.penalty
             if not log_prob > IMPOSSIBLE:  # also true of NaN
                 continue
-            if ids[-1:] == [EOS_ID]:
-                result.finished.append(_hypothesis(ids[:-1], log_prob, True, config.penalty))
-            else:
-                result.truncated.append(_hypothesis(ids, log_prob, False, config.penalty))
+            is_finished = ids[-1:] == [EOS_ID]
+            hypothesis = _hypothesis(ids[: len(ids) - is_finished], log_prob, is_finished, config.penalty)
+            if rows is not None:
+                hypothesis = replace(hypothesis, attention=_attention(rows, len(hypothesis.tokens)))
+            (result.finished if is_finished else result.truncated).append(hypothesis)
         return result
+
+    def _correct_first_rows(self, sentences: Sequence[list[int]], results: dict[int, SearchResult]) -> None:
+        """Replace the attention of first tokens: beam search in batches returns that of another sentence (4.8.4).
+
+        All hypotheses begin with the same query, and greedy search returns its attention correctly.
+        """
+        steps = self._translator.translate_batch(
+            [self._to_pieces(sentences[place]) for place in results],
+            beam_size=1,
+            max_decoding_length=1,
+            max_input_length=0,
+            return_end_token=True,
+            return_attention=True,
+            **BATCHING,
+        )
+        for result, step in zip(results.values(), steps, strict=True):
+            for one in result.finished + result.truncated:
+                if one.attention is not None and one.tokens:
+                    one.attention[0] = _attention(step.attention[0], 1)[0]
+
+    def _add_token_scores(
+        self,
+        sentences: Sequence[list[int]],
+        results: dict[int, SearchResult],
+        neighbors: dict[int, list[list[int]]],
+        config: SearchConfig,
+        options: SearchPass,
+    ) -> None:
+        """Set the token scores of the best hypotheses; those of others are rarely needed, and cost another pass."""
+        best = [
+            (place, hypotheses, rank)
+            for place, result in results.items()
+            for hypotheses in [result.finished or result.truncated]
+            for rank in range(min(config.n_best, len(hypotheses)))
+        ]
+        sources, found = [sentences[place] for place, *_ in best], [hypotheses[rank] for _, hypotheses, rank in best]
+        if options.shortlist:
+            scores = self._scorer.shortlist_scores([neighbors[place] for place, *_ in best], sources, found)
+        else:
+            scores = self._scorer.token_scores(sources, found)
+        for (_, hypotheses, rank), one in zip(best, scores, strict=True):
+            hypotheses[rank] = replace(hypotheses[rank], token_scores=one)
 
     def _rescore(self, sentences: Sequence[list[int]], results: dict[int, SearchResult], config: SearchConfig) -> None:
         """Replace the log-probabilities of finished hypotheses by the model's own.
 
         CTranslate2 renormalizes after forbidding tokens, our search does not.
         """
-        finished = [(place, one.tokens) for place, result in results.items() for one in result.finished]
+        finished = [(place, one) for place, result in results.items() for one in result.finished]
         sources = [self._to_pieces(sentences[place]) for place, _ in finished]
-        targets = [self._to_pieces(tokens) for _, tokens in finished]
-        batching = {"max_batch_size": BATCH_TOKENS, "batch_type": "tokens"}
-        scores = self._translator.score_batch(sources, targets, max_input_length=0, **batching)
+        targets = [self._to_pieces(one.tokens) for _, one in finished]
+        scores = self._translator.score_batch(sources, targets, max_input_length=0, **BATCHING)
         for result in results.values():
             result.finished.clear()
-        for (place, tokens), score in zip(finished, scores, strict=True):
-            hypothesis = _hypothesis(tokens, math.fsum(score.log_probs), True, config.penalty)
-            results[place].finished.append(hypothesis)
+        for (place, one), score in zip(finished, scores, strict=True):
+            hypothesis = _hypothesis(one.tokens, math.fsum(score.log_probs), True, config.penalty)
+            detailed = replace(hypothesis, attention=one.attention, token_scores=score.log_probs)
+            results[place].finished.append(detailed)
 
 
 @contextlib.contextmanager
@@ -179,6 +236,11 @@ def _torch_threads_restored() -> Iterator[None]:
     finally:
         if torch:
             torch.set_num_threads(n_threads)
+
+
+def _attention(rows: Sequence[Sequence[float]], n_tokens: int) -> Array:
+    """Return the rows of the tokens, without that of the end symbol; the library leaves out the source's end symbol."""
+    return between_pieces(np.array(rows, dtype=np.float32).reshape(len(rows), -1)[:n_tokens])
 
 
 def _hypothesis(tokens: list[int], log_prob: float, finished: bool, alpha: float) -> Hypothesis:
@@ -201,6 +263,7 @@ def _library_options(config: SearchConfig, limit: int, options: SearchPass) -> d
         "max_input_length": 0,  # never truncate the input silently
         "suppress_sequences": forbidden if options.has_constraints else None,
         "return_scores": True,
+        "return_attention": options.details,
         "return_end_token": True,
         "use_vmap": options.shortlist,
         "max_batch_size": 1 if options.one_sentence_per_batch else options.batch_tokens,

@@ -19,6 +19,7 @@ from multihead.text.tokenizer import EOS_ID, PAD_ID
 from multihead.translation.engine import SearchResult, Segment
 from multihead.translation.search.beam import search
 from multihead.translation.search.candidates import Candidates
+from multihead.translation.search.details import add_details
 
 BATCH_TOKENS = 2048  # source tokens per batch, including padding
 WIDE_MODEL = 512  # d_model from which several cores are faster when they share one sentence
@@ -35,32 +36,42 @@ class TorchEngine:
     chunk_size, prefetch = 2000, 1
 
     def __init__(
-        self, models: Sequence[Transformer], shortlist: Shortlist | None = None, n_threads: int | None = None
+        self,
+        models: Sequence[Transformer],
+        shortlist: Shortlist | None = None,
+        n_threads: int | None = None,
+        alignment_layer: int = -1,
     ) -> None:
-        """Search with `n_threads` cores, by default as many as torch is set to use."""
+        """Search with `n_threads` cores, by default as many as torch is set to use.
+
+        `alignment_layer` is the decoder layer of the first model whose attention is returned, by default the last.
+        """
         self.models = list(models)
+        self._alignment_layer = alignment_layer
         self._device = next(self.models[0].parameters()).device
         self._candidates = Candidates(shortlist, self._device) if shortlist else None
         self._n_threads = n_threads
         self._double_precision_models: list[Transformer] = []
         self._lock = threading.Lock()  # torch's number of threads belongs to the whole process
 
-    def search(self, segments: Sequence[Segment], config: SearchConfig) -> list[SearchResult]:
-        """Return the result for each segment, in order."""
+    def search(self, segments: Sequence[Segment], config: SearchConfig, details: bool = False) -> list[SearchResult]:
+        """Return the result for each segment, in order; with `details`, the best have attention and token scores."""
         with self._lock:
-            results = self._search(self.models, segments, config)
+            results = self._search(self.models, segments, config, details)
             tied = [place for place, result in enumerate(results) if result.near_tie and not config.sample]
             if tied:
                 self._double_precision_models = self._double_precision_models or [
                     copy.deepcopy(model).double() for model in self.models
                 ]
-                again = self._search(self._double_precision_models, [segments[place] for place in tied], config)
+                again = self._search(
+                    self._double_precision_models, [segments[place] for place in tied], config, details
+                )
                 for place, result in zip(tied, again, strict=True):
                     results[place] = result
             return results
 
     def _search(
-        self, models: Sequence[Transformer], segments: Sequence[Segment], config: SearchConfig
+        self, models: Sequence[Transformer], segments: Sequence[Segment], config: SearchConfig, details: bool
     ) -> list[SearchResult]:
         """Search in batches, the longest first, several at a time on a CPU with several cores.
 
@@ -77,7 +88,12 @@ class TorchEngine:
             ids, heads = pad([segments[place] for place in batch])
             source_ids = torch.tensor(ids, device=self._device)
             source_heads = None if heads is None else torch.tensor(heads, device=self._device)
-            return search(models, source_ids, config, shortlist=self._candidates, source_heads=source_heads)
+            found = search(models, source_ids, config, shortlist=self._candidates, source_heads=source_heads)
+            if details:
+                restricted = self._candidates if config.shortlist and not config.sample else None
+                candidates = restricted.for_batch(source_ids) if restricted else None
+                add_details(models, self._alignment_layer, source_ids, source_heads, candidates, found, config.n_best)
+            return found
 
         shares_cores = len(batches) == 1 and models[0].config.d_model >= WIDE_MODEL
         if self._device.type != "cpu" or n_threads == 1 or shares_cores:

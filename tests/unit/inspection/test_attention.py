@@ -12,7 +12,7 @@ from torch import Tensor
 
 from multihead.config.schema import ModelConfig
 from multihead.figures import new_figure
-from multihead.inspection.attention_maps import AttentionMaps, alignment_layer, alignment_matrix, word_alignment
+from multihead.inspection.attention_maps import AttentionMaps, best_alignment_layer, word_links
 from multihead.inspection.page import SCALE, write_page
 from multihead.inspection.picture import _draw_map, write_picture
 from multihead.inspection.record import record, record_attention
@@ -53,6 +53,7 @@ def aligned(source: list[str], target: list[str], rows: list[list[float]]) -> At
         encoder=self_attention,
         decoder=self_attention,
         cross=cross,
+        alignment_layer=0,
     )
 
 
@@ -128,13 +129,13 @@ def test_control_symbols_are_added(maps: AttentionMaps) -> None:
 def test_an_empty_translation_has_maps_and_no_alignment(tokenizer: SubwordTokenizer) -> None:
     maps = record_attention(make(vocab_size=tokenizer.vocab_size), tokenizer, tokenizer.encode("the house"), [])
     assert maps.target_tokens == ["<s>"]
-    assert word_alignment(maps) == []
+    assert word_links(maps.alignment()) == []
 
 
 def test_an_empty_source_has_maps_and_no_alignment(tokenizer: SubwordTokenizer) -> None:
     maps = record_attention(make(vocab_size=tokenizer.vocab_size), tokenizer, [], tokenizer.encode("das Haus"))
     assert maps.source_tokens == ["</s>"]
-    assert word_alignment(maps) == []
+    assert word_links(maps.alignment()) == []
 
 
 def test_a_translation_that_fills_all_positions_can_be_shown(tokenizer: SubwordTokenizer) -> None:
@@ -171,13 +172,13 @@ def test_words_align_by_the_rows_that_predict_them() -> None:
         [" Ha", "us", " rot"],
         [[0.1, 0.4, 0.5, 0.0], [0.15, 0.15, 0.2, 0.5], [0.4, 0.05, 0.05, 0.5]],
     )
-    np.testing.assert_allclose(alignment_matrix(maps), [[0.2, 0.8], [0.8, 0.2]], atol=1e-6)
-    assert [(source, target) for source, target, _ in word_alignment(maps)] == [(1, 0), (0, 1)]
-    assert [weight for _, _, weight in word_alignment(maps)] == pytest.approx([0.8, 0.8])
+    np.testing.assert_allclose(maps.alignment(), [[0.2, 0.8], [0.8, 0.2]], atol=1e-6)
+    assert [(source, target) for source, target, _ in word_links(maps.alignment())] == [(1, 0), (0, 1)]
+    assert [weight for _, _, weight in word_links(maps.alignment())] == pytest.approx([0.8, 0.8])
 
 
 def test_every_target_word_has_one_source_word(maps: AttentionMaps) -> None:
-    alignment = word_alignment(maps)
+    alignment = word_links(maps.alignment())
     assert [target for _, target, _ in alignment] == [0, 1, 2]
     assert all(0 <= source < 3 and 0 < weight <= 1 for source, _, weight in alignment)
 
@@ -185,16 +186,19 @@ def test_every_target_word_has_one_source_word(maps: AttentionMaps) -> None:
 def test_a_layer_that_only_looks_at_the_full_stop_does_not_align() -> None:
     stuck = [[0.0, 1.0, 0.0], [0.0, 1.0, 0.0]]
     useful = [[0.8, 0.2, 0.0], [0.2, 0.8, 0.0]]
-    one = aligned([" a", "."], [" x", "."], stuck)
-    both = np.concatenate([one.cross, aligned([" a", "."], [" x", "."], useful).cross])
-    maps = AttentionMaps(
-        source_tokens=one.source_tokens,
-        target_tokens=one.target_tokens,
-        encoder=one.encoder,
-        decoder=one.decoder,
-        cross=both,
+    layers = [aligned([" a", "."], [" x", "."], rows).cross for rows in (stuck, useful, stuck)]
+    assert best_alignment_layer([np.concatenate(layers)]) == 1
+
+
+def test_the_alignment_layer_is_the_best_of_all_sentences_together() -> None:
+    rows = {"sharp": [[0.9, 0.1, 0.0], [0.1, 0.9, 0.0]], "soft": [[0.6, 0.4, 0.0], [0.4, 0.6, 0.0]]}
+    cross = {name: aligned([" a", "."], [" x", "."], weights).cross for name, weights in rows.items()}
+    usual, exception = (
+        np.concatenate([cross[one], cross[other]]) for one, other in (("soft", "sharp"), ("sharp", "soft"))
     )
-    assert alignment_layer(maps) == 1
+    empty = np.ones((2, 1, 1, 1), dtype=np.float32)  # no pieces, only the special tokens
+    assert best_alignment_layer([usual, usual, exception, empty]) == 1
+    assert best_alignment_layer([exception, exception, usual, empty]) == 0
 
 
 # The page and the picture
@@ -238,7 +242,9 @@ def test_a_page_of_the_base_model_is_small(tmp_path: Path) -> None:
     model = Transformer(ModelConfig(vocab_size=50, d_model=16, d_ff=16, d_k=4, d_v=4))
     encoder, decoder, cross = record(model, [*range(5, 44), EOS_ID], [BOS_ID, *range(5, 44)])
     names = ["word"] * 40
-    maps = AttentionMaps(source_tokens=names, target_tokens=names, encoder=encoder, decoder=decoder, cross=cross)
+    maps = AttentionMaps(
+        source_tokens=names, target_tokens=names, encoder=encoder, decoder=decoder, cross=cross, alignment_layer=5
+    )
     page_of(maps, tmp_path / "page.html")
     assert (tmp_path / "page.html").stat().st_size < 2_000_000
 

@@ -23,16 +23,18 @@ class Engine:
     def __init__(self) -> None:
         self.batches: list[list[str]] = []
         self.configs: list[SearchConfig] = []
+        self.details: list[bool] = []
         self.go = threading.Event()
         self.go.set()
         self.began = threading.Event()
         self.error: BaseException = RuntimeError("a bug")
 
-    def __call__(self, texts: list[str], config: SearchConfig) -> list[Translation]:
+    def __call__(self, texts: list[str], config: SearchConfig, details: bool) -> list[Translation]:
         self.began.set()
         assert self.go.wait(10)
         self.batches.append(texts)
         self.configs.append(config)
+        self.details.append(details)
         if "bug" in texts:
             raise self.error
         return [Translation(text=text.upper()) for text in texts]
@@ -84,6 +86,13 @@ def test_what_is_searched_in_another_way_has_a_batch_of_its_own(engine: Engine, 
     for future in waiting:
         future.result(10)
     assert engine.batches[1:] == [["t0", "t2"], ["t1", "t3"]]
+
+
+def test_requests_that_need_an_alignment_have_batches_of_their_own(engine: Engine, one: Batcher) -> None:
+    with engine.held_up(one):
+        plain, aligned = one.submit(["a"], BEST, 10), one.submit(["b"], BEST, 10, details=True)
+    assert (texts(plain), texts(aligned)) == (["A"], ["B"])
+    assert (engine.batches[1:], engine.details[1:]) == ([["a"], ["b"]], [False, True])
 
 
 def test_a_short_request_does_not_wait_for_a_long_one(engine: Engine, one: Batcher) -> None:

@@ -32,17 +32,18 @@ def wait_until_nothing_waits(serving: Service) -> None:
 def test_the_time_for_an_answer_is_that_of_the_whole_request(
     en_de: Translator, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Twenty alignments of 0.2 seconds each, of which every single one would be in time."""
+    """Twenty sentences of 0.2 seconds each, of which every single one would be in time."""
     called: list[str] = []
 
-    def slow(text: str, translation: str) -> Any:
-        called.append(text)
-        time.sleep(0.2)
-        return en_de.attention(text, translation)
+    def slow(lines: Iterable[str], config: SearchConfig, details: bool) -> Iterator[Translation]:
+        for line in lines:
+            called.append(line)
+            time.sleep(0.2)
+            yield from en_de.stream([line], config, details=details)
 
     patient = copy(en_de)
-    monkeypatch.setattr(patient, "attention", slow)
-    client = client_of(patient, limits=Limits(seconds=1))
+    monkeypatch.setattr(patient, "stream", slow)
+    client = client_of(patient, limits=Limits(seconds=1, batch=1))
     text = " ".join(f"<b>Room {n}</b> is free." for n in range(100, 120))
     began = time.monotonic()
     answer = client.post("/translate", json={"q": text, **PAIR, "format": "html"})
@@ -58,7 +59,7 @@ def test_a_request_that_is_refused_is_not_begun(en_de: Translator, monkeypatch: 
     """The queue has room for some of its texts, but not for all of them."""
     go, translated = threading.Event(), list[str]()
 
-    def stream(lines: Iterable[str], config: SearchConfig) -> Iterator[Translation]:
+    def stream(lines: Iterable[str], config: SearchConfig, details: bool) -> Iterator[Translation]:
         for line in lines:
             translated.append(line)
             assert go.wait(20)
@@ -83,20 +84,31 @@ def test_a_request_that_is_refused_is_not_begun(en_de: Translator, monkeypatch: 
     assert serving.close(10)
 
 
-def test_the_same_sentence_is_aligned_once(en_de: Translator, monkeypatch: pytest.MonkeyPatch) -> None:
-    aligned: list[tuple[str, str]] = []
+def test_tags_are_placed_by_the_attention_of_the_search(en_de: Translator, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Neither the model is asked again, nor torch, where CTranslate2 searches."""
+    fast = copy(en_de)
+    for name in ("attention", "_load_models"):
+        monkeypatch.setattr(fast, name, None)
+    fields = {"q": ["Where is the <b>station</b>?"] * 2, **PAIR, "format": "html", "alternatives": 2}
+    answer = client_of(fast).post("/translate", json=fields).json()
+    assert answer["translatedText"] == ["Wo ist der <b>Bahnhof?</b>"] * 2
+    assert [len(others) for others in answer["alternatives"]] == [2, 2]
+    assert all(text.count("<b>") == 1 for others in answer["alternatives"] for text in others)
 
-    def attention(*pair: str) -> Any:
-        aligned.append((pair[0], pair[1]))
-        return en_de.attention(*pair)
+
+def test_words_are_aligned_only_for_tags_inside_a_sentence(en_de: Translator, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[bool] = []
+
+    def stream(lines: Iterable[str], config: SearchConfig, details: bool) -> Iterator[Translation]:
+        asked.append(details)
+        return en_de.stream(lines, config, details=details)
 
     counted = copy(en_de)
-    monkeypatch.setattr(counted, "attention", attention)
-    markup_text = "Where is the <b>station</b>? " * 30
-    fields = {"q": [markup_text] * 2, **PAIR, "format": "html", "alternatives": 2}
-    answer = client_of(counted).post("/translate", json=fields).json()
-    assert answer["translatedText"] == ["Wo ist der <b>Bahnhof?</b> " * 30] * 2
-    assert len(aligned) == len(set(aligned)) == 3
+    monkeypatch.setattr(counted, "stream", stream)
+    client = client_of(counted)
+    for text, markup in (("Hello.", "text"), ("<p><b>Hello.</b></p>", "html"), ("<b>Good</b> morning.", "html")):
+        client.post("/translate", json={"q": text, **PAIR, "format": markup})
+    assert asked == [False, False, True]
 
 
 @pytest.mark.long

@@ -26,7 +26,7 @@ class FakeEngine:
     def unsupported_reason(self, config: SearchConfig) -> str | None:
         return "no samples" if config.sample else None
 
-    def search(self, segments: Sequence[Segment], config: SearchConfig) -> list[SearchResult]:
+    def search(self, segments: Sequence[Segment], config: SearchConfig, details: bool = False) -> list[SearchResult]:
         self.n_calls += 1
         return [SearchResult() for _ in segments]
 

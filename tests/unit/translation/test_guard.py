@@ -23,7 +23,7 @@ class ScriptedEngine:
         self.first, self.again = first, again
         self.calls: list[SearchConfig] = []
 
-    def search(self, segments: Sequence[Segment], config: SearchConfig) -> list[SearchResult]:
+    def search(self, segments: Sequence[Segment], config: SearchConfig, details: bool = False) -> list[SearchResult]:
         self.calls.append(config)
         text = self.first if len(self.calls) == 1 else self.again
         hypothesis = Hypothesis(tokens=TOKENIZER.encode(text) if text else [], log_prob=-1.0, score=-1.0)

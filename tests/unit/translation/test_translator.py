@@ -179,7 +179,7 @@ def test_the_alternatives_of_a_paragraph_are_those_of_its_sentences() -> None:
 
 def test_the_alignment_of_a_paragraph_counts_words_over_all_sentences() -> None:
     translator = multihead.load("en-de", engine="torch")
-    (result,) = translator.stream(["Good morning. Where is Tom?"], SearchConfig(), align=True)
+    (result,) = translator.stream(["Good morning. Where is Tom?"], SearchConfig(), details=True)
     assert [target for _, target, _ in result.alignment] == list(range(len(result.text.split())))
     assert (4, 4) in [(source, target) for source, target, _ in result.alignment]  # Tom? -> Tom?
 
@@ -200,7 +200,7 @@ def test_every_sentence_of_a_long_text_is_translated_as_it_is_alone(trained: Pat
 
 def test_a_translation_has_all_its_parts(trained: Path) -> None:
     translator = multihead.load(trained)
-    (result,) = translator.stream(["reverse a b c"], SearchConfig(n_best=3), align=True)
+    (result,) = translator.stream(["reverse a b c"], SearchConfig(n_best=3), details=True)
     assert result.text == "c b a"
     assert result.score < 0
     assert "".join(result.tokens).replace("Ġ", " ").strip() == "c b a"
@@ -212,7 +212,7 @@ def test_a_translation_has_all_its_parts(trained: Path) -> None:
 def test_the_alignment_of_a_reversed_sentence_runs_backwards(trained: Path) -> None:
     """The soft alignment of a reversed sentence runs backwards."""
     translator = multihead.load(trained)
-    (result,) = translator.stream(["reverse a b c d e"], SearchConfig(), align=True)
+    (result,) = translator.stream(["reverse a b c d e"], SearchConfig(), details=True)
     sources = [source for source, _, _ in result.alignment]
     assert sum(one > other for one, other in itertools.pairwise(sources)) >= 3
 
