@@ -59,17 +59,40 @@ def translate_command(
     if prune is not None:
         say("--prune has no effect: hypotheses are pruned only if they cannot win")
     from multihead.text.lines import TextInput, open_output
+    from multihead.translation.segments import DIRECTION
     from multihead.translation.translator import as_line, load
 
     lines = text or TextInput.open(input_file)  # refuse a missing file before loading the model
+    _check_texts(text or [], input_file)
     translator = load(model, *(ensemble or []), engine=engine)
     chunk_size = 1 if isinstance(lines, TextInput) and lines.is_interactive() else None
+    n_reversed = 0
     with open_output(output_file) as out:
         for number, translation in enumerate(translator.stream(lines, search, chunk_size, details=as_json), start=1):
             out.write(as_line(translation, as_json) + "\n")
             if not as_json:
                 for warning in dict.fromkeys(translation.warnings):
-                    say(f"line {number}: {warning}")
+                    if not warning.startswith(DIRECTION) or not n_reversed:  # once is enough
+                        say(f"line {number}: {warning}")
+                    n_reversed += warning.startswith(DIRECTION)
+        if n_reversed > 1:
+            say(f"{n_reversed:,} lines look like text in the target language")
+
+
+def _check_texts(texts: list[str], input_file: Path) -> None:
+    """Refuse the name of a file where a text is expected, and an input file that is not text."""
+    from multihead.text.file_formats import check_is_not_binary
+    from multihead.text.lines import STANDARD_INPUT
+
+    for text in texts:
+        if Path(text).suffix and " " not in text and Path(text).is_file():
+            raise UsageError(f"{text} is a file. To translate its lines: --input {text}")
+    if texts and str(input_file) != STANDARD_INPUT:
+        raise UsageError(f"give either texts or --input {input_file}, not both")
+    if not texts and str(input_file) != STANDARD_INPUT:
+        check_is_not_binary(input_file, "--input")
+        if not input_file.stat().st_size:
+            say(f"{input_file} is empty: there is nothing to translate")
 
 
 def evaluate_command(

@@ -3,19 +3,22 @@
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from itertools import islice
 from pathlib import Path
 
 from multihead.config.schema import Settings
 from multihead.errors import UsageError, UserError
 from multihead.storage.files import content_sum
-from multihead.text.lines import file_size, read_lines
+from multihead.text.file_formats import check_is_text
+from multihead.text.language import mostly_looks_like, name_of
+from multihead.text.lines import STANDARD_INPUT, file_size, read_lines
 
 Pair = tuple[str, str]
 RawPair = tuple[bytes, bytes]
 Files = Path | Sequence[Path]  # one corpus, or several
 
 NON_LANGUAGE_SUFFIXES = frozenset("gz xz txt tsv csv raw src tgt ref tok bpe".split())
-STANDARD_INPUT = "-"  # cannot be read twice, so only its name identifies it
+LANGUAGE_SAMPLE = 500  # lines from which the language of a file is recognized
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,6 +50,13 @@ def from_files(
     files = [*sources, *targets, *(valid or ())]
     if [str(file) for file in files].count(STANDARD_INPUT) > 1:
         raise UserError("standard input (-) can be used for one file only")
+    sizes = [file_size(file) for file in files]
+    options = ["--source"] * len(sources) + ["--target"] * len(targets) + ["--valid-source", "--valid-target"]
+    for file, size, option in zip(files, sizes, options, strict=False):
+        _check_file(file, size, option)
+    for one, other in [*zip(sources, targets, strict=True), *([valid] if valid else [])]:
+        if one == other:
+            raise UsageError(f"{one} is given both as the source and as its translation")
     (train, weight), *extra_corpora = zip(
         map(read_pairs, sources, targets), weights or [1.0] * len(sources), strict=True
     )
@@ -55,13 +65,25 @@ def from_files(
         weight=weight,
         extra_corpora=extra_corpora,
         valid=read_pairs(*valid) if valid else None,
-        sizes=[file_size(file) for file in files],
+        sizes=sizes,
         sums=[_sum(file) for file in files],
     )
 
 
+def _check_file(file: Path, size: int, option: str) -> None:
+    """Refuse an empty file, one that cannot be read, and one of another format."""
+    if str(file) == STANDARD_INPUT:
+        return
+    if not size:
+        raise UserError(f"{file} is empty; {option} takes text with one sentence per line")
+    check_is_text(file, option)
+
+
 def _sum(file: Path) -> str:
-    """Identify a file by its bytes on disk, so that a .gz file that was compressed again is a different one."""
+    """Identify a file by its bytes on disk, so that a .gz file that was compressed again is a different one.
+
+    Standard input cannot be read twice, so only its name identifies it.
+    """
     try:
         return STANDARD_INPUT if str(file) == STANDARD_INPUT else content_sum(file)
     except OSError as error:
@@ -99,6 +121,33 @@ def _count(lines: Iterator[bytes]) -> int:
 
 def guess_languages(source: Files, target: Files) -> Settings:
     """Return the languages that the names of the (first) files end in: a.en.gz is English."""
-    matches = [re.search(r"\.([a-z]{2,3})(?:\.gz)?$", as_list(files)[0].name) for files in (source, target)]
-    codes = [match[1] if match and match[1] not in NON_LANGUAGE_SUFFIXES else "" for match in matches]
+    codes = [_language_of(as_list(files)[0]) for files in (source, target)]
     return {"data.source_lang": codes[0], "data.target_lang": codes[1]}
+
+
+def _language_of(file: Path) -> str:
+    match = re.search(r"\.([a-z]{2,3})(?:\.gz)?$", file.name)
+    return match[1] if match and match[1] not in NON_LANGUAGE_SUFFIXES else ""
+
+
+def check_not_swapped(source: Path, target: Path, source_lang: str, target_lang: str) -> None:
+    """Refuse files that are in each other's language, by their names or by their text."""
+    if not source_lang or not target_lang or source_lang == target_lang:
+        return
+    names = _language_of(source), _language_of(target)
+    by_name = names == (target_lang, source_lang)
+    if by_name or (_is_mostly(source, target_lang, source_lang) and _is_mostly(target, source_lang, target_lang)):
+        evidence = "by their names" if by_name else "by their text"
+        raise UsageError(
+            f"source and target are swapped: {source} is {name_of(target_lang)} and {target} is "
+            f"{name_of(source_lang)} {evidence}, but the model is to translate from {name_of(source_lang)} "
+            f"({source_lang}) to {name_of(target_lang)} ({target_lang}). Swap the two files, or the languages "
+            f"(--source-lang {target_lang} --target-lang {source_lang})"
+        )
+
+
+def _is_mostly(file: Path, language: str, rather_than: str) -> bool:
+    if str(file) == STANDARD_INPUT:
+        return False
+    lines = (line.decode(errors="replace") for line in islice(read_lines(file), LANGUAGE_SAMPLE))
+    return mostly_looks_like(lines, language, rather_than)

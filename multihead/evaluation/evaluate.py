@@ -8,7 +8,9 @@ from pathlib import Path
 from multihead.config.schema import SearchConfig
 from multihead.errors import UserError
 from multihead.evaluation.metrics import Comparison, Score, compare, scores
-from multihead.text.lines import TextInput
+from multihead.text.file_formats import check_is_text
+from multihead.text.language import mostly_looks_like, name_of
+from multihead.text.lines import TextInput, file_size
 from multihead.translation.translator import load
 
 SIGNIFICANCE_LEVEL = 0.05
@@ -54,9 +56,17 @@ def evaluate(
 ) -> EvaluationReport:
     """Translate a test set with a model and score the output; with `other`, compare it with a second model."""
     source, reference = test.source, test.reference
+    for path, option in ((source, "--source"), (reference, "--reference")):
+        if file_size(path):
+            check_is_text(path, option)
     sources, references = list(TextInput.open(source)), list(TextInput.open(reference))
     if len(sources) != len(references):
-        raise UserError(f"{source} has {len(sources):,} lines and {reference} has {len(references):,}")
+        raise UserError(
+            f"{source} has {len(sources):,} lines and {reference} has {len(references):,}; line n of the "
+            "reference must be the translation of line n of the source"
+        )
+    if not sources:
+        raise UserError(f"{source} is empty; there is nothing to translate and score")
     hypotheses, seconds, target_lang = _translate(model, sources, search, engine)
     comparison: list[Comparison] = []
     if other:
@@ -75,6 +85,12 @@ def evaluate(
 def _translate(model: str, sources: list[str], search: SearchConfig, engine: str) -> tuple[list[str], float, str]:
     """Return the translations, the seconds they took (without loading), and the target language."""
     translator = load(model, engine=engine)
+    data = translator.config.data
+    if mostly_looks_like(sources, data.target_lang, data.source_lang):
+        raise UserError(
+            f"the text to translate looks like {name_of(data.target_lang)}, but {model} translates from "
+            f"{name_of(data.source_lang)}: --source and --reference may be swapped"
+        )
     began = time.perf_counter()
     hypotheses = [translation.text for translation in translator.stream(sources, search)]
     return hypotheses, time.perf_counter() - began, translator.config.data.target_lang

@@ -1,5 +1,6 @@
 """Models by name: a folder, a bundled model, or `hf:owner/name` of the Hugging Face hub, downloaded once."""
 
+import difflib
 import re
 from pathlib import Path
 
@@ -28,9 +29,28 @@ def find_model(name: str | Path) -> Path:
     bundled = {model.name: model for model in BUNDLED.iterdir() if model.is_dir()}
     if str(name) in bundled:
         return bundled[str(name)]
-    raise UserError(
-        f"there is no model '{name}': give a model folder, such as the --output of a training run, "
-        f"hf:owner/name, or a bundled model ({', '.join(sorted(bundled))})"
+    raise UserError(f"{_what_it_is(str(name))}{_suggestion(str(name), sorted(bundled))}")
+
+
+def _what_it_is(name: str) -> str:
+    if Path(name).is_file():
+        return f"{name} is a file, and a model is a folder"
+    if " " in name:
+        return f"there is no model '{name}': the model comes first, then the text"
+    return f"there is no model '{name}'"
+
+
+def _suggestion(name: str, bundled: list[str]) -> str:
+    """Return the end of the message: the folder of the file, a similar name, or what a model can be."""
+    parent = Path(name).parent
+    if Path(name).is_file() and (parent / "config.json").exists():
+        return f"; did you mean '{parent}'?"
+    folders = [str(model.parent) for model in parent.glob("*/config.json")] if parent.is_dir() else []
+    if near := difflib.get_close_matches(name, [*bundled, *folders], n=1):
+        return f"; did you mean '{near[0]}'?"
+    return (
+        f": give a model folder, such as the --output of a training run, hf:owner/name, or a bundled model "
+        f"({', '.join(bundled)})"
     )
 
 

@@ -5,9 +5,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from multihead.config.resolve import Layer, Source, user_layers
-from multihead.config.schema import Settings
+from multihead.config.schema import DataConfig, Settings
 from multihead.data import embedded_corpus
-from multihead.data.parallel_text import Files, ParallelText, from_files, guess_languages
+from multihead.data.parallel_text import Files, ParallelText, as_list, check_not_swapped, from_files, guess_languages
 from multihead.errors import UsageError
 
 MODEL_VOCAB = "model.vocab_size"
@@ -51,6 +51,15 @@ class TrainingRequest:
             valid = (self.valid_source, self.valid_target) if self.valid_source and self.valid_target else None
             return from_files(self.source, self.target, valid, self.weights)
         return embedded_corpus.embedded_text()
+
+    def check_languages(self, data: DataConfig) -> None:
+        """Refuse files whose languages are those of the run, but the other way round."""
+        pairs = list(zip(as_list(self.source or []), as_list(self.target or []), strict=False))
+        if self.valid_source and self.valid_target:
+            pairs.append((self.valid_source, self.valid_target))
+        for source, target in pairs:
+            if source.is_file() and target.is_file():  # a missing file is refused when it is opened
+                check_not_swapped(source, target, data.source_lang, data.target_lang)
 
     def language_layer(self) -> Layer:
         """Return the languages that the names of the files tell; those of a prepared corpus are recorded in it."""

@@ -15,7 +15,7 @@ from multihead.config.resolve import RESUMABLE_FIELDS, Layer, Resolved, Source, 
 from multihead.config.schema import RunConfig
 from multihead.config.serialization import to_json
 from multihead.console import Log, Table
-from multihead.data.parallel_text import STANDARD_INPUT, ParallelText
+from multihead.data.parallel_text import ParallelText
 from multihead.data.prepare import preparation_settings, prepare, requested_vocabulary
 from multihead.data.shards import CorpusSummary, corpus_identity, read_summary
 from multihead.errors import UsageError, UserError
@@ -26,6 +26,7 @@ from multihead.storage.checkpoints import saved_steps
 from multihead.storage.files import write_text_atomic
 from multihead.storage.model_folder import Provenance, read_config, read_provenance, read_search
 from multihead.storage.shortlist import load_shortlist
+from multihead.text.lines import STANDARD_INPUT
 from multihead.text.tokenizer import SubwordTokenizer
 
 SHORT_RUN = 100  # steps; the time of a shorter run is not estimated
@@ -53,6 +54,7 @@ def prepare_corpus(request: TrainingRequest, log: Log) -> CorpusSummary:
         raise UsageError("--source and --target are required: the text to prepare, and its translation")
     base, layers = _initial_layers(request)
     draft = resolve(layers).config
+    request.check_languages(draft.data)
     return prepare(request.text(), request.output, draft.data, vocabulary_of(request, base), log)
 
 
@@ -74,6 +76,7 @@ def resolve_run(request: TrainingRequest, open_corpus: OpenCorpus, log: Log, n_p
     """Decide what a new run will be; `open_corpus` provides its text, prepared."""
     base, layers = _initial_layers(request)
     draft = resolve(layers).config  # refuses wrong settings before hours are spent on preparing the text
+    request.check_languages(draft.data)
     corpus = open_corpus(draft, base)
     if base:
         base.check_vocabulary(corpus.folder)

@@ -21,13 +21,13 @@ from multihead.errors import is_installed
 from multihead.inspection.page import MODULES, asset
 from multihead.serve.access import Access
 from multihead.serve.errors import NotInstalled, ServeError, ShuttingDown, Unavailable
-from multihead.serve.languages import name_of
 from multihead.serve.middleware import InternalErrorMiddleware, Metrics, RequestLogMiddleware
 from multihead.serve.openapi import openapi_document
 from multihead.serve.options import Limits
 from multihead.serve.requests import RequestModels, parse, read_fields
 from multihead.serve.responses import error_reply, reply
 from multihead.serve.service import Service
+from multihead.text.language import name_of
 
 Result = TypeVar("Result")
 Model = TypeVar("Model", bound=BaseModel)

@@ -1,4 +1,4 @@
-"""Names of languages, and detection of the language of a text on this machine."""
+"""Detection of the language of a text on this machine."""
 
 import re
 from collections import Counter
@@ -7,24 +7,7 @@ from typing import Annotated, Any
 
 from pydantic import Field
 
-# Names of common languages; any other language is shown by its code.
-_NAMES = {
-    **{"af": "Afrikaans", "ar": "Arabic", "bg": "Bulgarian", "bn": "Bengali", "ca": "Catalan", "cs": "Czech"},
-    **{"cy": "Welsh", "da": "Danish", "de": "German", "el": "Greek", "en": "English", "eo": "Esperanto"},
-    **{"es": "Spanish", "et": "Estonian", "eu": "Basque", "fa": "Persian", "fi": "Finnish", "fr": "French"},
-    **{"ga": "Irish", "gl": "Galician", "he": "Hebrew", "hi": "Hindi", "hr": "Croatian", "hu": "Hungarian"},
-    **{"id": "Indonesian", "is": "Icelandic", "it": "Italian", "ja": "Japanese", "ko": "Korean", "lt": "Lithuanian"},
-    **{"lv": "Latvian", "mk": "Macedonian", "mt": "Maltese", "nl": "Dutch", "no": "Norwegian", "pl": "Polish"},
-    **{"pt": "Portuguese", "ro": "Romanian", "ru": "Russian", "sk": "Slovak", "sl": "Slovenian", "sq": "Albanian"},
-    **{"sr": "Serbian", "sv": "Swedish", "sw": "Swahili", "ta": "Tamil", "th": "Thai", "tr": "Turkish"},
-    **{"uk": "Ukrainian", "ur": "Urdu", "vi": "Vietnamese", "zh": "Chinese"},
-}
-
 DETECTION_CHARACTERS = 1000  # the start of a text is enough to detect its language
-
-
-def name_of(code: str) -> str:
-    return _NAMES.get(code, code)
 
 
 @dataclass(frozen=True, slots=True)

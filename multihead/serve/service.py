@@ -17,8 +17,9 @@ from multihead.inspection.page import page_data
 from multihead.serve import html
 from multihead.serve.batcher import Batcher
 from multihead.serve.errors import BadRequest
-from multihead.serve.languages import Detection, Detector, has_letters, name_of
+from multihead.serve.languages import Detection, Detector, has_letters
 from multihead.serve.options import AUTO, Limits
+from multihead.text.language import name_of
 from multihead.text.sentences import join_translations
 from multihead.translation.translator import Translation, Translator
 

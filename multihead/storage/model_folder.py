@@ -15,7 +15,7 @@ from multihead.config.serialization import from_json, search_from_json, to_json
 from multihead.console import Log
 from multihead.errors import UsageError, UserError
 from multihead.storage.arrays import Arrays, open_arrays, read_arrays, write_arrays
-from multihead.storage.checkpoints import latest_valid
+from multihead.storage.checkpoints import latest_valid, saved_steps
 from multihead.storage.checksums import CHECKSUM_FILE, checksums, verify_all
 from multihead.storage.files import atomic_file, write_text_atomic
 from multihead.storage.shortlist import FILE as SHORTLIST
@@ -99,6 +99,8 @@ class ModelFolder:
         """Open a model, a checkpoint, or the newest valid checkpoint of a run that has published nothing yet."""
         if not path.is_dir():
             raise UserError(f"there is no model folder {path}")
+        if what := what_else(path):
+            raise UserError(f"{path} is not a model: {what}")
         root, path = path, usable_folder(path, log)
         return cls(root, path, read_config(path), read_search(path))
 
@@ -185,6 +187,48 @@ def is_published(folder: Path, step: int) -> bool:
     except UserError:
         return False
     return True
+
+
+def what_else(folder: Path) -> str | None:
+    """Return what a folder is that holds no model, and what to do with it; None for a model or a run."""
+    if (folder / "corpus.json").exists():
+        return f"it is a prepared corpus. Train on it: multihead train --data {folder} --output MODEL"
+    if (folder / "model.bin").exists():
+        return "it is an export to CTranslate2. Give the model that was exported"
+    if any(folder.glob("*.onnx")):
+        return "it is an export to ONNX. Give the model that was exported"
+    if saved_steps(folder / "checkpoints"):
+        return None
+    if not (folder / "config.json").exists():
+        return _without_config(folder)
+    try:
+        document = json.loads((folder / "config.json").read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return None  # damaged; reading the config says how
+    if (
+        isinstance(document, dict)
+        and "format" not in document
+        and ("model_type" in document or "architectures" in document)
+    ):
+        kind = document.get("model_type")
+        if kind == "marian":
+            return f"it is a Marian model of Hugging Face. Import it: multihead import {folder} --output MODEL"
+        return f"it is a model of Hugging Face of type {kind}; only Marian models can be imported"
+    if not (folder / WEIGHTS).exists() and (folder / "data").exists():
+        return "it is a training run without a checkpoint. Continue it with the command that began it"
+    return None
+
+
+def _without_config(folder: Path) -> str:
+    if not any(folder.iterdir()):
+        return "the folder is empty"
+    if (folder / "data" / "corpus.json").exists():
+        return "it is a training run that has not begun. Continue it with the command that began it"
+    if steps := saved_steps(folder):
+        return f"it holds checkpoints. Give one of them, such as {folder / f'step-{steps[-1]}'}, or the run's folder"
+    if models := sorted(path.parent for path in folder.glob("*/config.json")):
+        return f"it has no config.json. Did you mean {models[0]}?"
+    return "it has no config.json. A model folder has config.json, model.safetensors and tokenizer.json"
 
 
 def usable_folder(folder: Path, log: Log = _log.warning) -> Path:

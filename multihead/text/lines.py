@@ -13,6 +13,7 @@ from typing import BinaryIO, Self, TextIO, cast
 from multihead.errors import UserError
 from multihead.text.encoding import Utf16Reader, as_utf8
 
+STANDARD_INPUT = "-"  # in place of the name of a file
 MAX_LINE_BYTES = 16_384  # a longer line of a corpus is not a sentence
 MAX_CHARACTERS = 1_000_000  # of a line to translate, about a book; the rest is cut off before it costs memory
 
@@ -27,7 +28,7 @@ def open_binary(path: Path) -> Iterator[BinaryIO]:
     UTF-16 with a byte order mark is converted on the way; without one it is refused.
     """
     try:
-        if str(path) == "-":
+        if str(path) == STANDARD_INPUT:
             yield as_utf8(sys.stdin.buffer, path)
         elif path.suffix == ".gz":
             with gzip.open(path, "rb") as unzipped:
@@ -72,7 +73,7 @@ def refuse_utf16(path: Path) -> None:
 
 def file_size(path: Path) -> int:
     """Return the size in bytes, 0 for standard input; a missing file is refused."""
-    if str(path) == "-":
+    if str(path) == STANDARD_INPUT:
         return 0
     if not path.is_file():
         raise UserError(f"{path} is not a file" if path.exists() else f"there is no file {path}")

@@ -6,12 +6,15 @@ from dataclasses import dataclass, field
 from multihead.config.schema import DataConfig
 from multihead.text.dependency_trees import encode_with_heads
 from multihead.text.encoding import normalize
+from multihead.text.language import looks_like, name_of
 from multihead.text.lines import MAX_CHARACTERS
 from multihead.text.sentences import as_one_sentence, split_sentences, split_to_fit
 from multihead.text.tokenizer import SubwordTokenizer
 from multihead.translation.engine import Segment
 
 MAX_PIECE_CHARACTERS = 50  # no vocabulary has longer pieces
+MAX_DETECTED = 1000  # characters from which the language of a text is recognized
+DIRECTION = "direction"  # the warning about a text in the target language begins with it
 # An imported model with several target languages expects the language code at the start of each sentence.
 LANGUAGE_CODE = re.compile(r"\s*>>[\w-]+<<\s*")
 CONTROL_CHARACTERS = re.compile("[\x00-\x08\x0e-\x1b\x7f]")  # all but white space
@@ -46,6 +49,11 @@ class Segmenter:
             line.warnings.append(f"cut: the text has {len(text):,} characters; the first {MAX_CHARACTERS:,} were read")
             text = text[:MAX_CHARACTERS]
         text = self.clean(text)
+        source, target = self.data.source_lang, self.data.target_lang
+        if looks_like(text[:MAX_DETECTED], target, source):
+            line.warnings.append(
+                f"{DIRECTION}: the text looks like {name_of(target)}, but this model translates from {name_of(source)}"
+            )
         code = LANGUAGE_CODE.match(text) if self.data.tokenizer == "unigram" else None
         prefix = code[0] if code else ""
         sentences, gaps = self.sentences(text[len(prefix) :], split)

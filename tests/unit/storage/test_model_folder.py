@@ -75,6 +75,9 @@ def test_of_an_interrupted_run_the_newest_valid_checkpoint_is_opened(tmp_path: P
 def test_a_folder_that_is_not_a_model_is_refused(tmp_path: Path) -> None:
     with pytest.raises(UserError, match="there is no model folder"):
         ModelFolder.open(tmp_path / "missing")
+    with pytest.raises(UserError, match="the folder is empty"):
+        ModelFolder.open(tmp_path)
+    (tmp_path / "notes.txt").touch()
     with pytest.raises(UserError, match=r"config\.json"):
         ModelFolder.open(tmp_path)
 

@@ -1,0 +1,299 @@
+"""The first five minutes: what a new user types, mistakes included. Each mistake has a message that says what to do."""
+
+import gzip
+import shutil
+import subprocess
+import zipfile
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from multihead.cli.main import app
+from multihead.console import run_and_report_errors
+from multihead.storage.files import BUNDLED
+from multihead.text.file_formats import recognize
+from multihead.text.language import looks_like, mostly_looks_like
+from multihead.text.lines import TextInput
+
+Run = Callable[..., "Ended"]
+
+
+class Ended:
+    """The exit status of a command, and what it wrote."""
+
+    def __init__(self, status: int, out: str, err: str) -> None:
+        self.status, self.out, self.err = status, out, err
+
+    def refused(self, status: int, *words: str) -> None:
+        assert (self.status, self.out) == (status, ""), self.err
+        for word in words:
+            assert word in self.err
+        assert "Traceback" not in self.err
+
+
+@pytest.fixture
+def multihead(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> Run:
+    """Run a command in this process, in an empty folder."""
+    monkeypatch.chdir(tmp_path)
+
+    def run(*arguments: str | Path) -> Ended:
+        with pytest.raises(SystemExit) as ended:
+            run_and_report_errors(lambda: app([str(argument) for argument in arguments], prog_name="multihead"))
+        return Ended(int(ended.value.code or 0), *capfd.readouterr())
+
+    return run
+
+
+ENGLISH = [f"This is the sentence of the day, and it is number {n}." for n in range(40)]
+GERMAN = [f"Das ist der Satz der Woche, und er ist die Nummer {n}." for n in range(40)]
+
+
+def write(path: Path, lines: list[str]) -> Path:
+    path.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
+    return path
+
+
+# Files that are not plain text
+
+TMX = """<?xml version="1.0" encoding="utf-8"?>
+<tmx version="1.4"><header srclang="en"/><body>
+<tu><tuv xml:lang="en"><seg>Good <bpt i="1"/>morning</seg></tuv><tuv xml:lang="de"><seg>Guten
+Morgen</seg></tuv></tu><tu><tuv xml:lang="en"><seg>Thanks</seg></tuv><tuv xml:lang="de"><seg>Danke</seg></tuv></tu>
+</body></tmx>
+"""
+XLIFF = """<?xml version="1.0" encoding="utf-8"?>
+<xliff version="1.2" xmlns="urn:oasis:names:tc:xliff:document:1.2"><file source-language="en"><body>
+<trans-unit id="1"><source>Good morning</source><target>Guten Morgen</target></trans-unit>
+<trans-unit id="2"><source>Not translated</source></trans-unit>
+<trans-unit id="3"><source>Thanks</source><target>Danke</target></trans-unit>
+</body></file></xliff>
+"""
+PO = """msgid ""
+msgstr ""
+"Content-Type: text/plain; charset=UTF-8\\n"
+
+#: a.c:1
+msgid "Good "
+"morning"
+msgstr "Guten Morgen"
+
+msgid "Thanks"
+msgstr "Danke"
+
+msgid "Not translated"
+msgstr ""
+"""
+CSV = 'Good morning,Guten Morgen\n"Thanks",Danke\n'
+TSV = "Good morning\tGuten Morgen\nThanks\tDanke\n"
+JSONL = '{"id": 1, "en": "Good morning", "de": "Guten Morgen"}\n{"id": 2, "en": "Thanks", "de": "Danke"}\n'
+
+
+@pytest.mark.parametrize("name", ["corpus", "my corpus.txt", "corpus.txt.gz"])
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        (TMX, "a translation memory (TMX)"),
+        (XLIFF, "an XLIFF file"),
+        (PO, "a gettext catalog (PO)"),
+        (TSV, "a table (TSV)"),
+        (JSONL, "JSON Lines"),
+    ],
+)
+def test_another_format_is_recognized_and_the_command_in_the_message_converts_it(
+    multihead: Run, tmp_path: Path, name: str, text: str, words: str
+) -> None:
+    data = text.encode()
+    (tmp_path / name).write_bytes(gzip.compress(data) if name.endswith(".gz") else data)
+    ended = multihead("train", "--source", name, "--target", write(tmp_path / "other", GERMAN), "--output", "run")
+    ended.refused(1, words, "--source takes plain text with one sentence per line")
+    assert not (tmp_path / "run").exists()
+    command = ended.err.partition("Convert it:")[2].strip()
+    subprocess.run(command, shell=True, check=True, cwd=tmp_path)
+    assert (tmp_path / "source.txt").read_text(encoding="utf-8") == "Good morning\nThanks\n"
+    assert (tmp_path / "target.txt").read_text(encoding="utf-8") == "Guten Morgen\nDanke\n"
+
+
+def test_commas_make_a_table_only_if_the_name_says_so(multihead: Run, tmp_path: Path) -> None:
+    for name in ("corpus.csv", "corpus.txt"):
+        (tmp_path / name).write_text(CSV, encoding="utf-8")
+    other = write(tmp_path / "other", GERMAN[:2])
+    ended = multihead("prepare", "--source", "corpus.csv", "--target", other, "--output", "data")
+    ended.refused(1, "a table (CSV)")
+    subprocess.run(ended.err.partition("Convert it:")[2].strip(), shell=True, check=True, cwd=tmp_path)
+    assert (tmp_path / "target.txt").read_text(encoding="utf-8") == "Guten Morgen\nDanke\n"
+    assert "table" not in multihead("prepare", "--source", "corpus.txt", "--target", other, "--output", "data").err
+
+
+@pytest.mark.parametrize(
+    ("content", "words"),
+    [
+        (b"\xfd7zXZ\x00\x00\x04", "xz -d corpus"),
+        (b"BZh91AY", "bzip2 -d corpus"),
+        (b"\x28\xb5\x2f\xfd\x00", "zstd -d corpus"),
+        (b"\x1f\x8b\x08\x00", "Rename it so that its name ends in .gz"),
+        (b"PAR1\x15\x04\x15", "pandas or pyarrow"),
+        (b"%PDF-1.7\n", "Save its text as plain text"),
+        (b'{"translation": {"en": "a", "de": "b"}}\n', "Write the source and the target of each object"),
+    ],
+)
+def test_a_file_that_no_command_converts_gets_advice(
+    multihead: Run, tmp_path: Path, content: bytes, words: str
+) -> None:
+    (tmp_path / "corpus").write_bytes(content)
+    other = write(tmp_path / "other", GERMAN)
+    ended = multihead("prepare", "--source", other, "--target", "corpus", "--output", "data")
+    ended.refused(1, "but --target takes plain text", words)
+
+
+def test_an_archive_and_an_office_document(multihead: Run, tmp_path: Path) -> None:
+    for name, advice in (("corpus.zip", "unzip corpus.zip"), ("letter.docx", "Save its text as plain text")):
+        with zipfile.ZipFile(tmp_path / name, "w") as archive:
+            archive.writestr("corpus.en", "text")
+        multihead("translate", "en-de", "--input", name).refused(1, "--input takes plain text", advice)
+
+
+def test_text_with_dependency_trees_is_not_a_table(tmp_path: Path) -> None:
+    assert not recognize(write(tmp_path / "a.en", [f"A man rides {n}\t2 3 0 3" for n in range(40)]))
+    assert recognize(write(tmp_path / "a.en", [f"A man rides {n}\tEin Mann" for n in range(40)]))
+
+
+def test_other_formats_are_refused_by_evaluate_too(multihead: Run, tmp_path: Path) -> None:
+    (tmp_path / "test.tsv").write_text(TSV, encoding="utf-8")
+    multihead("evaluate", "en-de", "--source", "test.tsv", "--reference", "test.tsv").refused(1, "a table (TSV)")
+
+
+# Languages
+
+
+@pytest.mark.parametrize("command", ["train", "prepare", "plan"])
+def test_swapped_files_are_noticed_by_their_names(multihead: Run, tmp_path: Path, command: str) -> None:
+    files = ("--source", write(tmp_path / "a.de", ["x"] * 9), "--target", write(tmp_path / "a.en", ["y"] * 9))
+    ended = multihead(command, *files, "--source-lang", "en", "--target-lang", "de", "--output", "run")
+    ended.refused(2, "source and target are swapped", "a.de is German", "Swap the two files")
+    assert not (tmp_path / "run").exists()
+
+
+def test_swapped_files_are_noticed_by_their_text(multihead: Run, tmp_path: Path) -> None:
+    files = ("--source", write(tmp_path / "one", GERMAN), "--target", write(tmp_path / "two", ENGLISH))
+    languages = ("--source-lang", "en", "--target-lang", "de")
+    multihead("prepare", *files, *languages, "--output", "data").refused(2, "by their text", "two is English")
+    right = ("--source", tmp_path / "two", "--target", tmp_path / "one")
+    assert multihead("prepare", *right, *languages, "--output", "data").status == 0
+
+
+def test_swapped_validation_files_are_noticed(multihead: Run, tmp_path: Path) -> None:
+    files = ("--source", write(tmp_path / "a.en", ENGLISH), "--target", write(tmp_path / "a.de", GERMAN))
+    valid = ("--valid-source", tmp_path / "a.de", "--valid-target", tmp_path / "a.en")
+    multihead("prepare", *files, *valid, "--output", "data").refused(2, "swapped")
+
+
+def test_swapped_test_files_are_noticed(multihead: Run, tmp_path: Path) -> None:
+    files = ("--source", write(tmp_path / "a.de", GERMAN), "--reference", write(tmp_path / "a.en", ENGLISH))
+    multihead("evaluate", "en-de", *files).refused(1, "--source and --reference may be swapped")
+
+
+def test_text_in_the_target_language_gets_a_warning(multihead: Run) -> None:
+    ended = multihead("translate", "en-de", "Wo ist der Bahnhof?", "Ich habe heute keine Zeit.", "Thank you.")
+    assert ended.status == 0
+    assert ended.err.count("the text looks like German, but this model translates from English") == 1
+    assert "2 lines look like" in ended.err
+
+
+@pytest.mark.parametrize("text", ["Tom Müller", "Berlin", "Die Hard", "Ja.", "War, Hamburg, Der Spiegel", "Hat!", "42"])
+def test_names_and_short_texts_get_no_warning(text: str) -> None:
+    assert not looks_like(text, "de", rather_than="en")
+
+
+@pytest.mark.parametrize(("source", "target"), [("en", "de"), ("en", "fr"), ("en", "es")])
+def test_the_warning_is_never_wrong_on_real_text(source: str, target: str) -> None:
+    """At most one sentence in 500, in either direction; found are two of five, and files always."""
+    folder = Path(__file__).parents[3] / "shared" / "data" / "tatoeba" / f"{source}-{target}"
+    folder = folder if folder.is_dir() else Path("/work/shared/data/tatoeba") / f"{source}-{target}"
+    if not folder.is_dir():
+        pytest.skip("Tatoeba is not on this machine")
+    texts = {code: list(TextInput.open(folder / f"valid.{code}.gz")) for code in (source, target)}
+    for one, other in ((source, target), (target, source)):
+        assert sum(looks_like(line, other, rather_than=one) for line in texts[one]) <= len(texts[one]) / 500
+        assert sum(looks_like(line, one, rather_than=other) for line in texts[one]) > 0.39 * len(texts[one])
+        assert mostly_looks_like(texts[one][:100], one, rather_than=other)
+        assert not mostly_looks_like(texts[one][:100], other, rather_than=one)
+
+
+# Models
+
+
+def test_a_misspelled_model(multihead: Run, tmp_path: Path) -> None:
+    shutil.copytree(BUNDLED / "en-de", tmp_path / "my-model")
+    for wrong, right in (("en_de", "en-de"), ("en-dee", "en-de"), ("my-modle", "my-model")):
+        multihead("translate", wrong, "text").refused(1, f"there is no model '{wrong}'; did you mean '{right}'?")
+    multihead("info", "zz-xx-yy").refused(1, "hf:owner/name, or a bundled model (en-de, lesson)")
+    multihead("translate", "Where is the station?").refused(1, "the model comes first, then the text")
+
+
+def test_a_file_in_place_of_a_model(multihead: Run, tmp_path: Path) -> None:
+    shutil.copytree(BUNDLED / "en-de", tmp_path / "my-model")
+    write(tmp_path / "notes.txt", ["text"])
+    multihead("translate", "my-model/model.safetensors", "text").refused(1, "is a file", "did you mean 'my-model'?")
+    multihead("translate", "notes.txt").refused(1, "notes.txt is a file, and a model is a folder")
+
+
+@pytest.mark.parametrize(
+    ("files", "words"),
+    [
+        ({}, "the folder is empty"),
+        ({"notes.txt": "text"}, "it has no config.json"),
+        ({"corpus.json": "{}"}, "multihead train --data it --output MODEL"),
+        ({"data/corpus.json": "{}"}, "Continue it with the command that began it"),
+        (
+            {"config.json": '{"format": 2, "provenance": {}}', "data/corpus.json": "{}"},
+            "a training run without a checkpoint",
+        ),
+        ({"step-5/config.json": "{}"}, "Give one of them, such as it/step-5"),
+        ({"model/config.json": "{}"}, "Did you mean it/model?"),
+        ({"config.json": "{}", "model.bin": "x"}, "an export to CTranslate2"),
+        ({"encoder.onnx": "x"}, "an export to ONNX"),
+        ({"config.json": '{"model_type": "marian"}'}, "multihead import it --output MODEL"),
+        ({"config.json": '{"model_type": "t5"}'}, "of type t5; only Marian models can be imported"),
+    ],
+)
+@pytest.mark.parametrize("command", ["translate", "info"])
+def test_a_folder_that_is_not_a_model(
+    multihead: Run, tmp_path: Path, command: str, files: dict[str, str], words: str
+) -> None:
+    (tmp_path / "it").mkdir()
+    for name, content in files.items():
+        (tmp_path / "it" / name).parent.mkdir(exist_ok=True)
+        (tmp_path / "it" / name).write_text(content, encoding="utf-8")
+    multihead(command, "it", *(["text"] if command == "translate" else [])).refused(1, "it is not a model: ", words)
+
+
+# Input
+
+
+def test_a_file_in_place_of_a_text(multihead: Run, tmp_path: Path) -> None:
+    write(tmp_path / "notes.txt", ["text"])
+    multihead("translate", "en-de", "notes.txt").refused(2, "notes.txt is a file", "--input notes.txt")
+    multihead("translate", "en-de", "a text", "--input", "notes.txt").refused(2, "not both")
+
+
+def test_an_empty_file(multihead: Run, tmp_path: Path) -> None:
+    (tmp_path / "empty").touch()
+    ended = multihead("translate", "en-de", "--input", "empty")
+    assert (ended.status, ended.out) == (0, "")
+    assert "empty is empty: there is nothing to translate" in ended.err
+    other = write(tmp_path / "other", GERMAN)
+    multihead("train", "--source", "empty", "--target", other, "--output", "run").refused(1, "empty is empty")
+    multihead("evaluate", "en-de", "--source", "empty", "--reference", "empty").refused(1, "empty is empty")
+
+
+def test_files_of_different_length(multihead: Run, tmp_path: Path) -> None:
+    one, other = write(tmp_path / "a.en", ENGLISH), write(tmp_path / "a.de", GERMAN[1:])
+    words = ("a.en has 40 lines", "a.de has 39", "must be the translation of line n")
+    multihead("prepare", "--source", one, "--target", other, "--output", "data").refused(1, *words)
+    multihead("evaluate", "en-de", "--source", one, "--reference", other).refused(1, *words)
+
+
+def test_one_file_in_both_places(multihead: Run, tmp_path: Path) -> None:
+    one = write(tmp_path / "a.en", ENGLISH)
+    multihead("prepare", "--source", one, "--target", one, "--output", "data").refused(2, "given both as the source")
