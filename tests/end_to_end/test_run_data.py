@@ -353,7 +353,7 @@ def test_a_file_is_identified_by_its_whole_content(tmp_path: Path) -> None:
 def test_a_very_large_file_is_identified_by_its_size_and_blocks(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(files, "BLOCK", 10)
+    monkeypatch.setattr(files, "BLOCK_BYTES", 10)
     monkeypatch.setattr(files, "MAX_BLOCKS", 4)
     path, content = tmp_path / "text", bytes(100)
 

@@ -57,7 +57,7 @@ def test_a_vocabulary_larger_than_the_corpus_can_give(text: tuple[Path, Path], t
     result = multihead(
         *("train", "--source", text[0], "--target", text[1], "--output", tmp_path / "out", "--vocab-size", "9000")
     )
-    assert_refused(result, 1, "not 9,000")
+    assert_refused(result, 1, "too small for a vocabulary of 9,000 pieces")
 
 
 @pytest.mark.parametrize(
