@@ -11,8 +11,9 @@ from multihead.errors import UsageError
 
 def explain_command(
     model: Annotated[
-        str, typer.Argument(help="A model folder, the name of a bundled model, or hf:owner/name.")
-    ] = "lesson",
+        str | None,
+        typer.Argument(help="A model folder, the name of a bundled model, or hf:owner/name. Default: lesson."),
+    ] = None,
     text: Annotated[str | None, typer.Argument(help="The sentence that the page begins with.")] = None,
     output: Annotated[Path, typer.Option("--output", "-o", help="The page to write, .html.")] = Path("lesson.html"),
     open_page: Annotated[bool, typer.Option("--open", help="Open the page in a browser.")] = False,
@@ -25,9 +26,11 @@ def explain_command(
 
     if output.suffix != ".html":
         raise UsageError(f"--output {output}: the page is HTML, so its name must end in .html")
+    if toy and model is not None:
+        raise UsageError(f"--toy writes a page without a model: leave out {model}")
     if toy:
         write_toy_lesson(output)
-    elif not write_lesson(ModelFolder.open(find_model(model)), text, output):
+    elif not write_lesson(ModelFolder.open(find_model(model or "lesson")), text, output):
         say("The page carries the numbers of one sentence instead of the model, which is too large or of another kind.")
     say(f"written to {output}")
     if open_page:

@@ -91,6 +91,18 @@ def test_a_link_restores_a_view(tab: "Page", lesson_file: Path, lesson: "Page") 
     assert lesson.inner_text("#trail") == tab.inner_text("#trail")
 
 
+def test_a_cell_opened_by_keyboard_keeps_the_focus(lesson: "Page") -> None:
+    lesson.evaluate("lesson.app.go(5)")
+    cell = lesson.locator('[data-tensor="encoder.0.self.products"] td[tabindex="0"]')
+    cell.focus()
+    lesson.keyboard.press("ArrowRight")
+    lesson.keyboard.press("Enter")
+    assert lesson.inner_text("#trail .value").startswith("encoder.0.self.products[0, 0, 1]")
+    assert lesson.evaluate("document.activeElement.dataset.column") == "1"
+    lesson.click('[data-focus="other-0"]')
+    assert lesson.inner_text("#trail .value").startswith("encoder.0.self.k[0, 1")
+
+
 def test_masked_cells_are_hatched_and_marked(lesson: "Page") -> None:
     lesson.evaluate("lesson.app.go(7)")
     n = lesson.evaluate("lesson.app.run.read.length")

@@ -1,6 +1,7 @@
 // Stations 15 to 17: one step of the decoder, the words it could write, and the loop.
 
 import { el, number, percent, visible } from "./dom.js";
+import { linear } from "./engine.js";
 import { bars } from "./figures.js";
 import { matrix } from "./matrix.js";
 import { largest } from "./search.js";
@@ -86,7 +87,7 @@ function lens({ text, config, state, tensor, run }, model, word) {
   const rows = [...Array(config.decoder_layers).keys()].map((layer) => {
     let x = tensor(`decoder.${layer}.ffn.${last}`).data.slice(state.t * D, (state.t + 1) * D);
     if (config.norm === "pre") x = normalized(model, x);
-    const scores = Float32Array.from({ length: V }, (_, id) => x.reduce((sum, value, i) => sum + value * weight[id * D + i], 0));
+    const scores = linear(x, 1, D, weight, V, model.bias("output.bias"));
     return el("li", {}, text("logits.after", { layer: layer + 1 }), " ", largest(scores, 5).map(word).join(" · "));
   });
   return el("div", {}, el("h2", {}, text("logits.lens")), el("ol", { class: "near" }, rows), el("p", { class: "note" }, text("logits.written", { word: run.labels.written[state.t] })));

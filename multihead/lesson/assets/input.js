@@ -2,6 +2,7 @@
 
 import { append, el, number, svg, visible } from "./dom.js";
 import { curves } from "./figures.js";
+import { largest } from "./search.js";
 import { N_SPECIAL } from "./tokenizer.js";
 
 function sentence(view) {
@@ -83,20 +84,23 @@ function oneHot({ run, text, config, model }) {
     svg("path", { class: "one", d: `M${left + (width * id) / config.vocab_size} ${i * step + 2} v14` }),
     svg("text", { x: left + width + 6, y: i * step + 13 }, String(id)),
   ]);
-  return el("figure", { class: "chart" }, el("figcaption", {}, text("embedding.hot", { size: config.vocab_size })), svg("svg", { class: "hot", viewBox: `0 0 680 ${run.source.length * step + 4}`, role: "img", "aria-label": text("embedding.hot", { size: config.vocab_size }) }, rows));
+  return el("figure", { class: "chart" }, el("figcaption", {}, text("embedding.hot", { size: config.vocab_size })), el("div", { class: "scroll" }, svg("svg", { class: "hot", viewBox: `0 0 680 ${run.source.length * step + 4}`, role: "img", "aria-label": text("embedding.hot", { size: config.vocab_size }) }, rows)));
 }
 
 /** The pieces whose embeddings have the largest cosine with that of a piece; pieces without letters only for such. */
 function neighbors(model, tokenizer, id, n = 6) {
   const { d_model: D, vocab_size: V } = model.config;
   const matrix = model.weight("source_embedding.weight");
-  const row = (i) => matrix.subarray(i * D, (i + 1) * D);
-  const dot = (a, b) => a.reduce((sum, x, i) => sum + x * b[i], 0);
-  const own = row(id);
-  const size = Math.sqrt(dot(own, own));
-  const cosines = Array.from({ length: V }, (_, i) => (i === id ? -2 : dot(own, row(i)) / (size * Math.sqrt(dot(row(i), row(i))) || 1)));
+  const dot = (a, b) => {
+    let sum = 0;
+    for (let i = 0; i < D; i++) sum += matrix[a * D + i] * matrix[b * D + i];
+    return sum;
+  };
+  const size = Math.sqrt(dot(id, id));
+  const cosines = Array.from({ length: V }, (_, i) => (i === id ? -2 : dot(id, i) / (size * Math.sqrt(dot(i, i)) || 1)));
   const hasLetters = (i) => /^ ?\p{L}/u.test(tokenizer.readable(i)) && i >= N_SPECIAL;
-  const best = cosines.map((_, i) => i).filter((i) => !hasLetters(id) || hasLetters(i)).sort((a, b) => cosines[b] - cosines[a]).slice(0, n);
+  const near = largest(cosines, 8 * n);
+  const best = near.filter((i) => !hasLetters(id) || hasLetters(i)).slice(0, n);
   return best.map((i) => `${visible(tokenizer.readable(i))} ${number(cosines[i])}`).join(", ");
 }
 

@@ -61,7 +61,9 @@ class App {
   }
 
   fail(error) {
-    announce(String(error));
+    const message = String(error.message ?? error);
+    announce(message);
+    document.querySelector(".translation")?.replaceChildren(message);
     console.error(error);
   }
 
@@ -177,18 +179,18 @@ class App {
     const cell = { name, index };
     this.trail = isNew ? [cell] : [...this.trail, cell].slice(-MAX_TRAIL);
     this.render();
+    announce(document.querySelector("#trail .value").textContent);
   }
 
   // Drawing
 
   render() {
-    const focus = document.activeElement;
-    const path = focus?.id ? `#${focus.id}` : focus?.dataset?.focus ? `[data-focus="${focus.dataset.focus}"]` : null;
+    const path = pathTo(document.activeElement);
     this.renderTop();
     this.renderBody();
     this.renderTrail();
     this.renderBottom();
-    if (path && document.activeElement === document.body) document.querySelector(path)?.focus();
+    if (path && document.activeElement === document.body) document.querySelector(path)?.focus({ preventScroll: true });
     this.writeLink();
   }
 
@@ -243,7 +245,7 @@ class App {
     const { station } = this;
     const part = typeof station.map === "function" ? station.map(state) : station.map;
     replace(byId("map"), drawMap({ text: this.text, config: this.about.config, lit: part, layer: station.layers ? state.layer : null, open: (name) => this.openPart(name) }));
-    replace(byId("step"), el("h1", {}, this.text(`station.${station.key}.title`)), this.choices());
+    replace(byId("step"), el("h1", {}, this.text(`station.${station.key}.title`)), el("p", { class: "lead" }, this.text(`station.${station.key}.text`)), this.choices());
     byId("step").dataset.station = station.key;
     const body = el("div", { class: "station" });
     byId("step").append(body);
@@ -349,7 +351,6 @@ class App {
     replace(byId("side"), 
       el("p", { class: "paper" }, station.paper),
       ...keys.map(formula),
-      el("p", {}, text(`${key}.text`)),
       ...(about.differences?.[station.key] ?? []).map((note) => el("p", { class: "note differs" }, note)),
       el("details", { class: "question" }, el("summary", {}, text(`${key}.question`)), el("p", {}, text(`${key}.answer`))),
       code ? el("details", { class: "code", open: this.state.depth !== "story" }, el("summary", {}, code.file), el("pre", { tabindex: "0", role: "region", "aria-label": code.file }, el("code", {}, code.text))) : null,
@@ -375,19 +376,22 @@ class App {
       el("div", { class: "trail-head" }, el("h2", {}, text("trail.title")), el("button", { type: "button", id: "trail-close", on: { click: () => this.close() } }, text("trail.close"))),
       el("ol", { class: "crumbs" }, crumbs),
       el("p", { class: "value" }, `${cellName(cell)} = ${number(value, 4)}`, el("span", { class: "note" }, ` ${text(isRecorded ? "trace.recorded" : `op.${node.op}`)}`)),
-      el("ol", { class: "terms" }, shown.map((term, i) => el("li", {}, this.termView(term, i)))),
+      el("ol", { class: "terms" }, shown.map((term, i) => el("li", {}, this.termView(term, i, node.op === "softmax" ? value : null)))),
       sorted.length > MAX_TERMS ? el("p", { class: "note" }, text("trail.rest", { n: sorted.length - MAX_TERMS, sum: number(rest, 4) })) : null,
     );
   }
 
-  termView(term, i) {
-    const product = `${number(term.value, 4)} × ${number(term.factor, 4)} = ${number(term.value * term.factor, 4)}`;
+  /** A term in words; `share` is the value of a softmax, which is e to the term over the sum of the row. */
+  termView(term, i, share) {
+    const power = Math.exp(term.value);
+    const product = share ? `e^${number(term.value, 4)} ÷ ${number(power / share, 4)} = ${number(share, 4)}` : `${number(term.value, 4)} × ${number(term.factor, 4)} = ${number(term.value * term.factor, 4)}`;
     if (term.tensor === null) return el("span", {}, `${this.text("trail.constant")} ${number(term.factor, 4)}`);
     const name = cellName({ name: term.tensor, index: term.index });
     const isTensor = this.run.graph.nodes.has(term.tensor);
     const open = () => this.follow(term.tensor, term.index, false);
     return [
       isTensor ? el("button", { type: "button", "data-focus": `term-${i}`, on: { click: open } }, name) : el("span", { class: "parameter" }, `${name} · ${this.text("trail.parameter")}`),
+      term.other ? [" × ", el("button", { type: "button", "data-focus": `other-${i}`, on: { click: () => this.follow(term.other.tensor, term.other.index, false) } }, cellName({ name: term.other.tensor, index: term.other.index }))] : null,
       " ",
       el("span", { class: "product" }, product),
     ];
@@ -413,8 +417,8 @@ class App {
       el("div", { class: "walk" },
         el("button", { type: "button", id: "previous", disabled: state.s === 0, on: { click: () => this.go(state.s - 1) } }, `◀ ${text("footer.previous")}`),
         contents,
-        el("span", { class: "note" }, text("footer.progress", { n: state.s + 1, of: STATIONS.length })),
         el("button", { type: "button", id: "next", disabled: state.s === STATIONS.length - 1, on: { click: () => this.go(state.s + 1) } }, `${text("footer.next")} ▶`),
+        el("span", { class: "note" }, text("footer.progress", { n: state.s + 1, of: STATIONS.length })),
         el("button", { type: "button", id: "present", "aria-pressed": String(isPresenting()), on: { click: () => this.present() } }, text("footer.present")),
         el("button", { type: "button", id: "print", on: { click: () => window.print() } }, text("footer.print")),
       ),
@@ -439,6 +443,16 @@ class App {
 
 /** In a page that carries the numbers of one sentence instead of the weights, cells made with weights have no terms. */
 const noWeights = { config: {}, weight: () => { throw new Error("this page carries no weights"); } };
+
+/** A selector that finds an element again after the page is drawn anew: by its id, its name, or its cell. */
+function pathTo(node) {
+  if (node?.id) return `#${node.id}`;
+  if (node?.dataset?.focus) return `[data-focus="${node.dataset.focus}"]`;
+  const tensor = node?.closest?.("[data-tensor]")?.dataset.tensor;
+  if (!tensor) return null;
+  const { row, column } = node.dataset;
+  return `[data-tensor="${tensor}"] ${row === undefined ? ".cursor" : `[data-row="${row}"][data-column="${column}"]`}`;
+}
 
 const isPresenting = () => document.documentElement.classList.contains("presenting");
 const clamp = (x, low, high) => Math.min(high, Math.max(low, Number.isFinite(x) ? x : low));

@@ -50,8 +50,8 @@ function color(x, kind, top) {
   return [hue, kind === "plain" ? 0 : share];
 }
 
-/** A weight has a fixed number of digits; any other number shows how small it is. */
-const written = (x, kind, digits) => (kind === "weights" && Number.isFinite(x) ? x.toFixed(x === 0 ? 0 : digits) : number(x, digits));
+/** Weights and plain numbers have a fixed number of digits; any other number shows how small it is. */
+const written = (x, kind, digits) => (kind === "signed" || !(x >= 0) || x === Infinity ? number(x, digits) : x.toFixed(x === 0 ? 0 : digits));
 
 function table({ rows, columns, at, kind, top, hidden, digits, onSelect, selected }) {
   const cells = rows.map((label, row) =>

@@ -15,7 +15,9 @@ export function block(id) {
 export async function unpack(id) {
   const node = byId(id);
   if (!node) return null;
-  const packed = Uint8Array.from(atob(node.textContent), (character) => character.charCodeAt(0));
+  const text = atob(node.textContent);
+  const packed = new Uint8Array(text.length);
+  for (let i = 0; i < text.length; i++) packed[i] = text.charCodeAt(i);
   const stream = new Blob([packed]).stream().pipeThrough(new DecompressionStream("gzip"));
   return new Response(stream).arrayBuffer();
 }

@@ -1,5 +1,6 @@
 // Decoding (§6.1): beam search, of which greedy search is a beam of one, with the tree of everything it looked at.
 
+import { logSoftmax } from "./engine.js";
 import { END, PAD, START, UNKNOWN } from "./tokenizer.js";
 
 const NEVER_GENERATED = [PAD, UNKNOWN, START];
@@ -91,11 +92,18 @@ export function rerank(nodes, alpha) {
 
 /** Log-probability of each token of a given translation and of its end, as the model sees it word by word. */
 export function forcedScores(model, sourceIds, targetIds, change) {
+  const written = [...targetIds, END];
+  if (change?.mask === false) {
+    // Step by step there is nothing later to see: what the mask hides is there only when all rows are computed at once.
+    const V = model.config.vocab_size;
+    const logits = model.forward(sourceIds, [START, ...targetIds], undefined, change);
+    return written.map((id, row) => logSoftmax(logits.subarray(row * V, (row + 1) * V))[id]);
+  }
   const sentence = model.startDecoding(sourceIds, change);
   const scores = [];
   let cache;
   let token = START;
-  for (const next of [...targetIds, END]) {
+  for (const next of written) {
     const [logProbs, after] = model.decodeStep(token, sentence, cache);
     scores.push(logProbs[next]);
     [token, cache] = [next, after];

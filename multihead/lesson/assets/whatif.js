@@ -37,6 +37,7 @@ function whatIf(view) {
   );
   root.append(
     el("p", { class: "note" }, text("whatif.where", { name: view.sublayer, head: state.head + 1 })),
+    el("h2", {}, text("whatif.off")),
     el("div", { class: "choices" }, buttons),
     result,
     weightEditor(view, result),
