@@ -1,6 +1,5 @@
 """The exceptions that a user sees as a message, and the check for optional dependencies."""
 
-import difflib
 import importlib
 import importlib.util
 from types import ModuleType
@@ -16,6 +15,8 @@ class UsageError(UserError):
 
 def did_you_mean(name: str, known: list[str]) -> str:
     """Return the end of an error message about an unknown name: the nearest known one, or all of them."""
+    import difflib
+
     near = difflib.get_close_matches(name, known, n=1, cutoff=0.5)
     return f"; did you mean '{near[0]}'?" if near else f"; valid names: {', '.join(sorted(known))}"
 

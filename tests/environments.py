@@ -76,8 +76,12 @@ def run_in(python: Path, *arguments: str | Path, status: int = 0) -> subprocess.
 
 def imports(python: Path, code: str, names: str) -> list[str]:
     """Return which of these modules are loaded after the code has run."""
-    check = f"import sys\n{code}\nprint(*[name for name in {names.split()!r} if name in sys.modules])"
-    result = subprocess.run([str(python), "-c", check], capture_output=True, text=True, check=True)
+    check = (
+        f"import sys\ntry:\n    {code}\nexcept SystemExit:\n    pass\n"
+        f"print(*[name for name in {names.split()!r} if name in sys.modules])"
+    )
+    environment = {"PATH": "/usr/bin:/bin", "HOME": str(python.parents[1])}
+    result = subprocess.run([str(python), "-c", check], capture_output=True, text=True, check=True, env=environment)
     return result.stdout.split("\n")[-2].split()
 
 

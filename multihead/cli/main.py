@@ -7,6 +7,7 @@ import typer
 
 from multihead import __version__
 from multihead.cli import bench, bulk, explain, models, paper, serve, train, translate
+from multihead.cli.command import FastCommand, FastGroup
 from multihead.console import run_and_report_errors
 
 Commands = dict[str, Callable[..., Any]]
@@ -42,6 +43,7 @@ PAPER: Commands = {
 
 def _group(commands: Commands, help_text: str) -> typer.Typer:
     group = typer.Typer(
+        cls=FastGroup,
         add_completion=False,
         no_args_is_help=True,
         pretty_exceptions_enable=False,
@@ -49,7 +51,7 @@ def _group(commands: Commands, help_text: str) -> typer.Typer:
         help=help_text,
     )
     for name, command in commands.items():
-        group.command(name)(command)
+        group.command(name, cls=FastCommand)(command)
     return group
 
 

@@ -13,8 +13,6 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from filelock import FileLock
-
 from multihead.concurrency import run_in_subprocess
 from multihead.errors import UserError
 from multihead.interop.ctranslate2_export import export_ctranslate2
@@ -53,6 +51,8 @@ def _candidate_folders(folder: Path) -> Iterator[Path]:
 def _ensure_export(model: ModelFolder, quantization: str, export: Path) -> Path:
     if not _is_fresh(model, quantization, export):
         export.parent.mkdir(parents=True, exist_ok=True)
+        from filelock import FileLock
+
         with FileLock(export.with_name(f".{export.name}.lock")):
             if not _is_fresh(model, quantization, export):  # another process may have made it meanwhile
                 # Recorded before: files that change during the export are noticed next time.

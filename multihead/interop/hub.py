@@ -4,8 +4,6 @@ import difflib
 import re
 from pathlib import Path
 
-from filelock import FileLock
-
 from multihead.errors import UserError, require
 from multihead.storage.files import BUNDLED, cache_folder, write_text_atomic
 from multihead.storage.model_folder import WEIGHTS
@@ -62,6 +60,8 @@ def download_and_convert(name: str) -> Path:
     if "format" in MarianFolder(snapshot).json("config.json"):
         return snapshot  # a model of Multihead
     model = _cache_folder(name) / snapshot.name
+    from filelock import FileLock
+
     with FileLock(model.with_name(".import.lock")):
         if not (model / WEIGHTS).exists():
             from multihead.interop.marian.importer import import_marian

@@ -5,6 +5,7 @@ is admitted once; when it ends early (timeout, error or a disconnected client), 
 """
 
 import asyncio
+import threading
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -89,7 +90,8 @@ class Service:
                 raise UserError(f"two models translate from {pair[0]} to {pair[1]}; serve only one of them")
             self.directions[pair] = direction
         self.codes = list(dict.fromkeys(code for pair in self.directions for code in pair))
-        self._detector = Detector(self.codes)
+        self._detector: Detector | None = None
+        self._lock = threading.Lock()
 
     @property
     def sources(self) -> list[str]:
@@ -98,8 +100,15 @@ class Service:
     def targets_of(self, source: str) -> list[str]:
         return [target for other, target in self.directions if other == source]
 
+    def _loaded_detector(self) -> Detector:
+        """Return the detector of languages, which is loaded when first used: it takes as much memory as a model."""
+        with self._lock:
+            self._detector = self._detector or Detector(self.codes)
+            return self._detector
+
     async def detect(self, text: str) -> list[Detection]:
-        return await asyncio.to_thread(self._detector.rank, text)
+        detector = await asyncio.to_thread(self._loaded_detector)
+        return await asyncio.to_thread(detector.rank, text)
 
     async def detect_source(self, text: str, target: str) -> Detection:
         """Return the language to translate a text from if the client asks for detection."""
@@ -109,7 +118,7 @@ class Service:
         if len(self.sources) > 1 and await asyncio.to_thread(has_letters, text):
             raise BadRequest(
                 f"the language of the text cannot be detected, because the detector does not know "
-                f"{', '.join(self._detector.unknown)}; set source to one of {', '.join(self.sources)}"
+                f"{', '.join(self._loaded_detector().unknown)}; set source to one of {', '.join(self.sources)}"
             )
         # There is only one source language, or the text has nothing to translate.
         possible = [source for source in self.sources if (source, target) in self.directions]

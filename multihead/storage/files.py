@@ -7,8 +7,6 @@ import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
-from filelock import FileLock, Timeout
-
 from multihead.errors import UserError
 
 BUNDLED = Path(__file__).parents[1] / "bundled"  # models in the package
@@ -108,6 +106,8 @@ def content_sum(path: Path) -> str:
 @contextlib.contextmanager
 def exclusive(output: Path) -> Iterator[None]:
     """Lock a folder for this process, creating it if needed; the lock ends with the process, however that ends."""
+    from filelock import FileLock, Timeout
+
     lock, is_new = output / ".lock", not output.exists()
     try:
         output.mkdir(parents=True, exist_ok=True)

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.environments import make_environment, run_in
+from tests.environments import imports, make_environment, run_in
 
 SENTENCE, TRANSLATION = "Where is the station?", "Wo ist der Bahnhof?"
 
@@ -40,6 +40,14 @@ def test_torch_is_not_there(core: Path) -> None:
 
 def test_it_translates(core: Path) -> None:
     assert run_in(core, "translate", "en-de", SENTENCE).stdout == f"{TRANSLATION}\n"
+
+
+def test_the_first_word_waits_for_nothing_that_it_does_not_need(core: Path) -> None:
+    run_in(core, "translate", "en-de", SENTENCE)  # makes the export that later commands find
+    command = ["multihead", "translate", "en-de", SENTENCE]
+    code = f"import sys; sys.argv = {command}; from multihead.cli.main import main; main()"
+    heavy = "torch pydantic filelock rich sacrebleu sacremoses huggingface_hub"
+    assert imports(core, code, heavy) == []
 
 
 def test_it_evaluates(core: Path, text: tuple[Path, Path]) -> None:

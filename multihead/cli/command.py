@@ -1,0 +1,50 @@
+"""Commands and groups of Typer that start fast.
+
+Typer converts every value with pydantic, absent ones too, and importing pydantic takes longer than translating a
+sentence. Texts and defaults have their type already, so they are left as they are.
+"""
+
+from collections.abc import Sequence
+from functools import partial
+from typing import Any
+
+from typer.core import TyperCommand, TyperGroup
+
+
+class FastCommand(TyperCommand):
+    """A command that converts only the values that need it."""
+
+    def get_params(self, ctx: Any) -> list[Any]:
+        """Return the parameters, `--help` included."""
+        return _converting_less(super().get_params(ctx))
+
+
+class FastGroup(TyperGroup):
+    """A group of commands that converts only the values that need it."""
+
+    def get_params(self, ctx: Any) -> list[Any]:
+        """Return the parameters, `--help` included."""
+        return _converting_less(super().get_params(ctx))
+
+
+def _converting_less(parameters: Sequence[Any]) -> list[Any]:
+    for parameter in parameters:
+        if not isinstance(parameter.process_value, partial):
+            parameter.process_value = partial(_process_value, parameter, parameter.process_value)
+    return list(parameters)
+
+
+def _process_value(parameter: Any, convert: Any, context: Any, value: Any) -> Any:
+    """Return the value of a parameter, and call its callback; `convert` is Typer's own method."""
+    # Other versions of Typer have no type descriptor: they convert values as always.
+    kind = getattr(getattr(parameter, "type_descriptor", None), "annotation", None)
+    has_type = value is parameter.default or (kind is str and isinstance(value, str))
+    if kind is None or (value is None and parameter.required):
+        return convert(context, value)
+    if value is None and (parameter.multiple or parameter.nargs == -1):
+        value = ()
+    elif value and kind == list[str] and isinstance(value, list | tuple):
+        value = list(value)
+    elif value is not None and not has_type:
+        return convert(context, value)
+    return parameter.callback(context, parameter, value) if parameter.callback else value
