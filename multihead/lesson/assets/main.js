@@ -444,7 +444,7 @@ class App {
 /** In a page that carries the numbers of one sentence instead of the weights, cells made with weights have no terms. */
 const noWeights = { config: {}, weight: () => { throw new Error("this page carries no weights"); } };
 
-/** A selector that finds an element again after the page is drawn anew: by its id, its name, or its cell. */
+/** A selector that finds an element again after the page was drawn: by its id, its name, or its cell. */
 function pathTo(node) {
   if (node?.id) return `#${node.id}`;
   if (node?.dataset?.focus) return `[data-focus="${node.dataset.focus}"]`;
