@@ -38,6 +38,9 @@ def serve_command(
     max_batch: Annotated[int, typer.Option(min=1, help="Sentences translated together, over all requests.")] = 32,
     timeout: Annotated[float, typer.Option(min=0.1, help="Seconds after which a request fails.")] = 30.0,
     log: Annotated[bool, typer.Option(help="Log each request to stderr as a line of JSON, without its text.")] = True,
+    explain: Annotated[
+        bool, typer.Option(help="Offer the lesson about each model, a page that contains the model's weights.")
+    ] = True,
     engine: Engine = "auto",
     characters: Annotated[int | None, typer.Option(min=1, hidden=True)] = None,
     waiting: Annotated[int | None, typer.Option(min=1, hidden=True)] = None,
@@ -65,6 +68,7 @@ def serve_command(
         rate_limit=_renamed(rate, "--rate", rate_limit, "--rate-limit"),
         proxies=proxy or (),
         log=log,
+        explain=explain,
         limits=limits,
     )
     serve(models, options, say)

@@ -5,7 +5,7 @@ from cross-attention between pieces: the mean of the heads of one layer, without
 """
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import NDArray
@@ -30,11 +30,20 @@ class AttentionMaps:
     decoder: Array  # L H T T; likewise
     cross: Array  # L H T S
     alignment_layer: int  # of the decoder: the layer that aligns words best
+    # T: of the token that each row predicts, given those before it; empty if it was not recorded
+    probabilities: Array = field(default_factory=lambda: np.zeros(0, dtype=np.float32))
 
     def alignment(self) -> Array:
         """Return how much of each target word (row) comes from each source word (column); rows sum to 1."""
         pieces = between_pieces(self.cross[self.alignment_layer].mean(axis=0)[:-1, :-1])
         return word_weights(self.source_tokens[:-1], self.target_tokens[1:], pieces)
+
+    def word_probabilities(self) -> list[float]:
+        """Return the probability of each target word, given the words before it: the product over its pieces."""
+        if not self.probabilities.size:
+            return []
+        pieces = self.probabilities.astype(np.float64)
+        return [float(pieces[word].prod()) for word in group_words(self.target_tokens[1:])]
 
 
 def between_pieces(weights: Array) -> Array:

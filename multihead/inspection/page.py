@@ -52,7 +52,12 @@ def page_data(maps: AttentionMaps) -> dict[str, Any]:
             "layer": maps.alignment_layer,
             "weights": _to_integers(maps.alignment()),
         },
+        "probabilities": {"tokens": _rounded(maps.probabilities.tolist()), "words": _rounded(maps.word_probabilities())},
     }
+
+
+def _rounded(probabilities: list[float]) -> list[float]:
+    return [float(f"{probability:.4g}") for probability in probabilities]
 
 
 def _to_integers(weights: Array) -> list[Any]:

@@ -55,6 +55,13 @@ def write_toy_lesson(path: Path) -> None:
 
 def write_lesson(folder: ModelFolder, text: str | None, path: Path) -> bool:
     """Write the lesson about a model. Return whether the page carries the model, or one sentence's numbers instead."""
+    page, is_live = lesson_page(folder, text)
+    write_text_atomic(path, page)
+    return is_live
+
+
+def lesson_page(folder: ModelFolder, text: str | None) -> tuple[str, bool]:
+    """Return the lesson about a model, and whether the page carries the model."""
     is_live = can_run_in_a_page(folder)
     about, binary = _live(folder) if is_live else _recorded(folder, text or SENTENCE)
     about |= {
@@ -65,8 +72,7 @@ def write_lesson(folder: ModelFolder, text: str | None, path: Path) -> bool:
         "code": code_excerpts(),
         "differences": differences(folder.config.model),
     }
-    write_text_atomic(path, render({"about": about, "strings": _strings()}, binary))
-    return is_live
+    return render({"about": about, "strings": _strings()}, binary), is_live
 
 
 def can_run_in_a_page(folder: ModelFolder) -> bool:

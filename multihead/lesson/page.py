@@ -42,7 +42,7 @@ def _as_function(name: str, source: str) -> str:
 
 def render(blocks: Mapping[str, Any], binary: Mapping[str, bytes]) -> str:
     """Return the page with these JSON blocks and these binary blocks, which are compressed."""
-    script, style = join_modules(MODULES), "\n".join(asset(name) for name in STYLES)
+    script, style = _code()
     data = "\n".join(
         [
             *(
@@ -56,11 +56,28 @@ def render(blocks: Mapping[str, Any], binary: Mapping[str, bytes]) -> str:
         ]
     )
     page = asset("lesson.html")
-    allowed = f"script-src '{_hash(script)}'; style-src '{_hash(style)}'; worker-src blob:; img-src data: blob:"
-    policy = f"default-src 'none'; {allowed}"
-    for mark, text in (("__POLICY__", policy), ("__STYLE__", style), ("__DATA__", data), ("__SCRIPT__", script)):
+    for mark, text in (
+        ("__POLICY__", _policy(script, style)),
+        ("__STYLE__", style),
+        ("__DATA__", data),
+        ("__SCRIPT__", script),
+    ):
         page = page.replace(mark, text, 1)
     return page
+
+
+def content_policy() -> str:
+    """Return the content security policy of the page; a server sends it as a header, too."""
+    return _policy(*_code())
+
+
+def _code() -> tuple[str, str]:
+    return join_modules(MODULES), "\n".join(asset(name) for name in STYLES)
+
+
+def _policy(script: str, style: str) -> str:
+    allowed = f"script-src '{_hash(script)}'; style-src '{_hash(style)}'; worker-src blob:; img-src data: blob:"
+    return f"default-src 'none'; {allowed}"
 
 
 def inert_json(data: Any) -> str:

@@ -4,5 +4,6 @@ In reading order: `options` (options and limits), `errors` (errors with their HT
 socket, signals, loading), `app` (routes), `middleware` (headers, log, metrics), `access` (API keys and rate limits),
 `requests` (reading and validating requests), `responses` (JSON, and the shape of every answer), `openapi`
 (/openapi.json), `service` (translating texts and HTML, without HTTP), `batcher` (merging concurrent requests), `html`
-(tags around translated words), `languages` (detection). `page/` is the web page.
+(tags around translated words), `languages` (detection), `lessons` (the page that explains a model). `page/` is the
+web page.
 """

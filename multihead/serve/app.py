@@ -14,17 +14,18 @@ from starlette.applications import Starlette
 from starlette.middleware import Middleware
 from starlette.middleware.cors import CORSMiddleware
 from starlette.requests import ClientDisconnect, Request
-from starlette.responses import Response
+from starlette.responses import Response, StreamingResponse
 from starlette.routing import Route
 
 from multihead.errors import is_installed
 from multihead.inspection.page import MODULES, asset
+from multihead.serve import lessons
 from multihead.serve.access import Access
-from multihead.serve.errors import NotInstalled, ServeError, ShuttingDown, Unavailable
+from multihead.serve.errors import BadRequest, NotInstalled, ServeError, ShuttingDown, Unavailable
 from multihead.serve.middleware import InternalErrorMiddleware, Metrics, RequestLogMiddleware
 from multihead.serve.openapi import openapi_document
 from multihead.serve.options import Limits
-from multihead.serve.requests import RequestModels, parse, read_fields
+from multihead.serve.requests import ExplainRequest, RequestModels, parse, read_fields
 from multihead.serve.responses import error_reply, reply
 from multihead.serve.service import Service
 from multihead.text.language import name_of
@@ -32,7 +33,7 @@ from multihead.text.language import name_of
 Result = TypeVar("Result")
 Model = TypeVar("Model", bound=BaseModel)
 
-_PAGE_FILES = ("index.html", "app.js", "style.css", "icon.svg")  # in page/
+_PAGE_FILES = ("index.html", "app.js", "lesson.js", "style.css", "icon.svg")  # in page/
 _VIEWER_FILES = (*MODULES, "attention.css")  # shared with the pages of `multihead inspect`
 _CONTENT_TYPES = {
     ".html": "text/html; charset=utf-8",
@@ -51,6 +52,7 @@ class AppState:
     metrics: Metrics = field(default_factory=Metrics)
     service: Service | None = None
     is_draining: bool = False
+    offers_lesson: bool = True
     requests: RequestModels = field(init=False)
 
     def __post_init__(self) -> None:
@@ -69,6 +71,7 @@ def make_app(state: AppState) -> Starlette:
         "/languages": (languages, "GET"),
         "/frontend/settings": (settings, "GET"),
         "/attention": (attention, "POST"),
+        "/explain": (explain, "GET POST"),
         "/health": (health, "GET"),
         "/ready": (ready, "GET"),
         "/metrics": (metrics, "GET"),
@@ -77,7 +80,9 @@ def make_app(state: AppState) -> Starlette:
         **{f"/{name}": (page, "GET") for name in (*_PAGE_FILES[1:], *_VIEWER_FILES)},
     }
     return Starlette(
-        routes=[Route(path, partial(route, state), methods=[method]) for path, (route, method) in routes.items()],
+        routes=[
+            Route(path, partial(route, state), methods=methods.split()) for path, (route, methods) in routes.items()
+        ],
         middleware=[
             Middleware(RequestLogMiddleware, metrics=state.metrics, routes=frozenset(routes)),
             # Like LibreTranslate, allow requests from other sites; no cookies are used.
@@ -151,7 +156,8 @@ async def languages(state: AppState, request: Request) -> Response:
 
 
 async def settings(state: AppState, request: Request) -> Response:
-    source, target = next(iter(state.ready_service().directions))
+    service = state.ready_service()
+    source, target = next(iter(service.directions))
     return reply(
         {
             "attention": is_installed("torch"),  # ours; the page hides what the server does not have
@@ -162,6 +168,8 @@ async def settings(state: AppState, request: Request) -> Response:
             "suggestions": False,
             "filesTranslation": False,
             "supportedFilesFormat": [],
+            "explain": state.offers_lesson,
+            "lessons": [list(pair) for pair, direction in service.directions.items() if direction.lesson.is_available],
             "language": {
                 "source": {"code": source, "name": name_of(source)},
                 "target": {"code": target, "name": name_of(target)},
@@ -180,6 +188,23 @@ async def attention(state: AppState, request: Request) -> Response:
     work = state.ready_service().attention(asked.q, asked.sentence, asked.source, asked.target, asked.search)
     content = await _cancel_on_disconnect(request, work)
     return await asyncio.to_thread(reply, content)  # megabytes for a long sentence
+
+
+async def explain(state: AppState, request: Request) -> Response:
+    """Send the lesson about a model. The page asks with a form, so that no API key is part of an address."""
+    is_get = request.method in ("GET", "HEAD")
+    fields = dict(request.query_params) if is_get else await read_fields(request, state.limits.body_bytes)
+    key = None if is_get else fields.get("api_key")  # an address ends up in logs and histories
+    state.access.check(key, _client(request))
+    asked = parse(ExplainRequest, fields)
+    if not state.offers_lesson:
+        raise BadRequest("this server does not offer the lesson")
+    found = await state.ready_service().lesson(asked.source, asked.target)
+    headers = {"etag": found.etag, "cache-control": "no-cache", "content-security-policy": lessons.policy()}
+    if is_get and request.headers.get("if-none-match") == found.etag:
+        return Response(status_code=304, headers=headers)
+    headers |= {"content-type": _CONTENT_TYPES[".html"], "content-length": str(len(found.content))}
+    return StreamingResponse(found.parts(), headers=headers)
 
 
 async def health(state: AppState, request: Request) -> Response:
@@ -226,8 +251,12 @@ def _page_file(name: str) -> str:
 async def _read(state: AppState, request: Request, model: type[Model]) -> Model:
     """Return the validated fields of a client that has access."""
     fields = await read_fields(request, state.limits.body_bytes)
-    state.access.check(fields.get("api_key"), request.client.host if request.client else "")
+    state.access.check(fields.get("api_key"), _client(request))
     return parse(model, fields)
+
+
+def _client(request: Request) -> str:
+    return request.client.host if request.client else ""
 
 
 async def _cancel_on_disconnect(request: Request, work: Coroutine[Any, Any, Result]) -> Result:

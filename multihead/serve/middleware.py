@@ -16,9 +16,9 @@ from multihead.serve.responses import error_reply
 LOG = logging.getLogger("multihead.serve")
 
 HEADERS = {
-    # The page loads files from this server only, and no inline script or style.
+    # The page loads files from this server only, and no inline script or style. It has the lesson, or an error, in a frame.
     "content-security-policy": "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; "
-    "connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
+    "connect-src 'self'; frame-src 'self'; base-uri 'none'; form-action 'self'; frame-ancestors 'self'",
     "x-content-type-options": "nosniff",
     "referrer-policy": "no-referrer",
 }
@@ -82,7 +82,9 @@ class RequestLogMiddleware:
             nonlocal status
             if message["type"] == "http.response.start":
                 status = message["status"]
-                MutableHeaders(scope=message).update(HEADERS)
+                headers = MutableHeaders(scope=message)
+                for name, value in HEADERS.items():
+                    headers.setdefault(name, value)  # the lesson has a policy of its own
             await send(message)
 
         try:

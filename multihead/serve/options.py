@@ -43,5 +43,6 @@ class ServerOptions:
     rate_limit: str = ""
     proxies: Sequence[str] = ()  # addresses and networks whose X-Forwarded-For header is trusted
     log: bool = True  # write a line of JSON for each request
+    explain: bool = True  # offer the lesson, which contains the weights of the model
     drain_seconds: float = 30.0  # time to finish pending requests on shutdown
     limits: Limits = field(default_factory=Limits)

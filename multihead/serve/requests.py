@@ -202,6 +202,14 @@ class AttentionRequest(BaseModel):
         return SearchConfig(n_best=n_best, beam=max(n_best, self.beam), alpha=self.alpha)
 
 
+class ExplainRequest(BaseModel):
+    """Body of `POST /explain`, and query of `GET /explain`."""
+
+    source: Code
+    target: Code
+    api_key: Key = None
+
+
 @dataclass(frozen=True, slots=True)
 class RequestModels:
     """The models with the limits of a server."""

@@ -63,3 +63,9 @@ class Attention(BaseModel):
     tokens: dict[str, list[str]]
     maps: Annotated[dict[str, Any], Field(description="encoder, decoder, cross: layer, head, query, key")]
     alignment: dict[str, Any]
+    probabilities: Annotated[
+        dict[str, list[float]],
+        Field(
+            description="tokens: of each target token and the end symbol, given those before it; words: their products"
+        ),
+    ]

@@ -33,7 +33,11 @@ def serve(models: Sequence[str], options: ServerOptions, log: Log) -> None:
     """Serve until SIGINT or SIGTERM, then finish pending requests."""
     for model in models:
         find_model(model)  # report a wrong name before opening a socket
-    state = AppState(limits=options.limits, access=Access.from_file(options.api_keys, options.rate_limit))
+    state = AppState(
+        limits=options.limits,
+        access=Access.from_file(options.api_keys, options.rate_limit),
+        offers_lesson=options.explain,
+    )
     config = _uvicorn_config(state, options)
     listening = _listen(options.host, options.port)
     host, port = listening.getsockname()[:2]

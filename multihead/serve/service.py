@@ -19,6 +19,7 @@ from multihead.serve import html
 from multihead.serve.batcher import Batcher
 from multihead.serve.errors import BadRequest
 from multihead.serve.languages import Detection, Detector, has_letters
+from multihead.serve.lessons import Lesson, Page
 from multihead.serve.options import AUTO, Limits
 from multihead.text.language import name_of
 from multihead.text.sentences import join_translations
@@ -50,6 +51,7 @@ class Direction:
             raise UserError(f"cannot serve {translator.name}: its config.json does not name its languages")
         self.source, self.target = data.source_lang.lower(), data.target_lang.lower()
         self.translator = translator
+        self.lesson = Lesson(translator.folder)
         self.batcher = Batcher(self._translate, limits.queued_characters, limits.batch, on_batch)
 
     def _translate(self, sentences: list[str], config: SearchConfig, details: bool) -> list[Translation]:
@@ -213,6 +215,13 @@ class Service:
             "warnings": found.warnings,
             **await asyncio.to_thread(page_data, maps),
         }
+
+    # The lesson
+
+    async def lesson(self, source: str, target: str) -> Page:
+        """Return the lesson about the model of a direction."""
+        async with asyncio.timeout(self.limits.seconds):
+            return await self.direction(source, target).lesson.page()
 
 
 # Functions that run in threads

@@ -78,6 +78,8 @@ class Translation:
 class Translator:
     """A loaded model, or an ensemble of models with the same vocabulary."""
 
+    folder: ModelFolder | None = None  # that it was loaded from; the first one of an ensemble
+
     def __init__(  # noqa: PLR0913 - the parts of a model folder, and what runs it
         self,
         tokenizer: SubwordTokenizer,
@@ -263,7 +265,7 @@ def load(name: str | Path, *more: str | Path, engine: str = "auto", n_threads: i
     if any(other.to_json() != tokenizer.to_json() for other in others):
         raise UserError("models of an ensemble need the same tokenizer")
     models = LazyModels(folders)
-    return Translator(
+    translator = Translator(
         tokenizer,
         folders[0].config,
         Path(name).name,
@@ -272,6 +274,8 @@ def load(name: str | Path, *more: str | Path, engine: str = "auto", n_threads: i
         folders[0].search,
         min(folders[0].config.data.max_length, *(folder.config.model.max_len - 1 for folder in folders)),
     )
+    translator.folder = folders[0]
+    return translator
 
 
 def as_line(translation: Translation, as_json: bool) -> str:

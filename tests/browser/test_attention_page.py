@@ -2,6 +2,7 @@
 """The attention page as a reader meets it: pointer, keyboard, narrow screen, the dark, and hostile text."""
 
 import csv
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -203,7 +204,10 @@ def test_the_map_shows_the_attention_that_is_open_and_opens_another(opened: "Pag
 def test_a_step_says_what_it_has_read_and_what_it_writes(opened: "Page", tab: str) -> None:
     opened.click(f"#tab-{tab}")
     opened.hover(".queries .token >> nth=1")
-    assert opened.inner_text("#step") == "Step 2 has read “das” and writes “alte”."
+    shown = opened.inner_text("#step")
+    assert re.fullmatch(
+        r"Step 2 has read “das” and writes “alte”, with a probability of \d+\.\d %\.|.*< 0\.1 %\.", shown
+    ), shown
 
 
 # The mask
@@ -285,6 +289,13 @@ def test_a_head_is_saved_as_png(opened: "Page") -> None:
     assert content.startswith(b"\x89PNG")
     width, height = (int.from_bytes(content[at : at + 4]) for at in (16, 20))
     assert width > 2 * 6 * 28 and height > 2 * 6 * 28  # labels, and six cells of 28 pixels at twice the resolution
+
+
+def test_every_word_has_its_probability_under_it(opened: "Page") -> None:
+    words = opened.evaluate("JSON.parse(document.getElementById('data').textContent).probabilities.words")
+    shown = texts(opened, ".words .chance")
+    assert len(shown) == len(words) == len(TRANSLATION.split())
+    assert [float(text.strip("<> %")) / 100 for text in shown] == pytest.approx(words, abs=0.006)
 
 
 # Tabs

@@ -3,20 +3,23 @@
 import threading
 import time
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
+from contextlib import contextmanager
+from copy import copy
+from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
 import pytest
 import uvicorn
 
 import multihead
+from multihead.serve.access import Access
 from multihead.serve.app import AppState, make_app
 from multihead.serve.options import Limits
 from multihead.serve.service import Service
 from multihead.translation.translator import Translator
 
 if TYPE_CHECKING:
-    from playwright.sync_api import Browser, Page
+    from playwright.sync_api import Browser, FrameLocator, Page
 
 
 pytestmark = [pytest.mark.browser, pytest.mark.xdist_group("browser")]
@@ -58,16 +61,24 @@ def how_old(en_de: Translator) -> str:
 
 @pytest.fixture(scope="module")
 def address(en_de: Translator) -> Iterator[str]:
-    state = AppState(limits=Limits())
-    state.service = Service([en_de], state.limits)
+    with serving(AppState(limits=Limits()), en_de) as address:
+        yield address
+
+
+@contextmanager
+def serving(state: AppState, *translators: Translator) -> Iterator[str]:
+    """Serve in a thread, and give the address."""
+    state.service = Service(translators, state.limits)
     process = uvicorn.Server(uvicorn.Config(make_app(state), port=0, log_config=None, lifespan="off"))
     thread = threading.Thread(target=process.run)
     thread.start()
     while not process.started:
         time.sleep(0.02)
-    yield f"http://127.0.0.1:{process.servers[0].sockets[0].getsockname()[1]}"
-    process.should_exit = True
-    thread.join(10)
+    try:
+        yield f"http://127.0.0.1:{process.servers[0].sockets[0].getsockname()[1]}"
+    finally:
+        process.should_exit = True
+        thread.join(10)
 
 
 @pytest.fixture
@@ -82,7 +93,7 @@ def page(browser: "Browser", address: str) -> Iterator["Page"]:
     opened.on("request", lambda request: asked.append(request.url))
     yield opened
     assert errors == []
-    assert all(url.startswith((address, "data:")) for url in asked), asked
+    assert all(url.startswith((address, "data:", "blob:")) for url in asked), asked
     context.close()
 
 
@@ -213,6 +224,144 @@ def test_it_fits_into_any_window(page: "Page", address: str, width: int) -> None
     for part in ("#text", "#said", "#grid", "#from"):
         box = page.locator(part).bounding_box()
         assert box and box["x"] >= 0 and box["x"] + box["width"] <= width
+
+
+# Probabilities
+
+
+def test_every_word_has_its_probability_under_it(page: "Page", address: str) -> None:
+    show(page, address, "Where is the station?")
+    shown = page.locator("#said .w").evaluate_all("words => words.map(word => word.dataset.chance)")
+    fields = {"q": "Where is the station?", "source": "en", "target": "de", "beam": 4}
+    words = page.request.post(f"{address}/attention", data=fields).json()["probabilities"]["words"]
+    assert len(shown) == len(words) == 4
+    assert [float(text.strip("<> %")) / 100 for text in shown] == pytest.approx(words, abs=0.006)
+    assert page.is_visible("#chance-note")
+    page.click("#clear")
+    said(page, "")
+    assert page.is_hidden("#chance-note")
+
+
+def test_copied_text_has_no_probabilities(page: "Page", address: str) -> None:
+    show(page, address, "Where is the station?")
+    copied = page.evaluate("getSelection().selectAllChildren(document.getElementById('said')), String(getSelection())")
+    assert copied.strip() == "Wo ist der Bahnhof?"
+
+
+# The lesson
+
+
+def lesson_of(page: "Page") -> "FrameLocator":
+    """The lesson in its frame, once it has translated."""
+    frame = page.frame_locator("#lesson")
+    frame.locator("output.translation bdi").wait_for(timeout=30_000)
+    return frame
+
+
+def test_the_tab_explain_is_the_lesson_about_the_served_model(page: "Page", address: str) -> None:
+    show(page, address, "I forgot my umbrella.")
+    translation = page.locator("#said").text_content()
+    page.click("#mode-explain")
+    lesson = lesson_of(page)
+    assert lesson.locator("#sentence").input_value() == "I forgot my umbrella."
+    assert lesson.locator("output.translation").text_content() == translation
+    assert "en-de" in (lesson.locator(".eyebrow").text_content() or "")
+    assert page.is_hidden("#text")
+    page.click("#mode-translate")
+    assert page.is_visible("#text")
+
+
+@pytest.mark.parametrize(("button", "station"), [("#show-tree", "beam"), ("#show-what-if", "whatif")])
+def test_a_button_opens_its_station(page: "Page", address: str, button: str, station: str) -> None:
+    show(page, address, "Where is the station?")
+    page.click(button)
+    lesson = lesson_of(page)
+    assert lesson.locator("#step").get_attribute("data-station") == station
+    assert lesson.locator("output.translation").text_content() == "Wo ist der Bahnhof?"
+
+
+def test_the_lesson_follows_the_sentence(page: "Page", address: str, how_old: str) -> None:
+    show(page, address, "Where is the station?")
+    page.click("#mode-explain")
+    lesson_of(page)
+    page.click("#mode-translate")
+    page.fill("#text", "How old are you?")
+    said(page, how_old)
+    page.click("#mode-explain")
+    lesson = lesson_of(page)
+    lesson.locator("output.translation", has_text=how_old).wait_for(timeout=30_000)
+    assert lesson.locator("#sentence").input_value() == "How old are you?"
+
+
+def test_a_link_brings_back_the_lesson(page: "Page", address: str) -> None:
+    page.goto(f"{address}/#from=en&to=de&q={quote('Where is the station?')}&view=explain")
+    assert lesson_of(page).locator("output.translation").text_content() == "Wo ist der Bahnhof?"
+    assert "view=explain" in page.url
+
+
+@pytest.mark.parametrize("width", [380, 1440])
+def test_the_lesson_fits_into_any_window_and_is_as_dark_as_the_page(page: "Page", address: str, width: int) -> None:
+    page.set_viewport_size({"width": width, "height": 800})
+    show(page, address, "Where is the station?")
+    page.click("#theme")
+    page.click("#mode-explain")
+    root = lesson_of(page).locator("html")
+    assert root.evaluate("root => getComputedStyle(root).backgroundColor") == "rgb(14, 18, 23)"
+    assert root.evaluate("root => root.scrollWidth - root.clientWidth") <= 0
+    assert page.evaluate("document.documentElement.scrollWidth") <= width
+
+
+def test_a_key_opens_the_lesson_and_is_part_of_no_address(browser: "Browser", en_de: Translator) -> None:
+    asked: list[str] = []
+    with serving(AppState(access=Access(frozenset({"secret"}))), en_de) as address:
+        page = browser.new_page()
+        page.on("request", lambda request: asked.append(request.url))
+        page.goto(address)
+        page.click("#mode-explain")
+        assert "needs the API key" in page.inner_text("#lesson-note")
+        assert not any("/explain" in url for url in asked)
+        page.click("#options summary")
+        page.fill("#key", "wrong")
+        page.locator("#key").blur()
+        page.wait_for_function("() => document.getElementById('lesson-note').textContent === 'Invalid API key'")
+        page.fill("#key", "secret")
+        page.locator("#key").blur()
+        lesson_of(page)
+        page.close()
+    assert any(url.endswith("/explain") for url in asked)
+    assert not any("secret" in url for url in asked)
+
+
+def test_a_model_without_a_lesson_says_so(browser: "Browser", en_de: Translator) -> None:
+    bare = copy(en_de)
+    bare.folder = None
+    with serving(AppState(), bare) as address:
+        page = browser.new_page()
+        page.goto(address)
+        page.click("#mode-explain")
+        assert "There is no lesson about this model" in page.inner_text("#lesson-note")
+        assert page.is_hidden("#lesson")
+        page.close()
+
+
+def test_a_server_without_lessons_has_no_tab(browser: "Browser", en_de: Translator) -> None:
+    with serving(AppState(offers_lesson=False), en_de) as address:
+        page = browser.new_page()
+        page.goto(address)
+        said(page, "Wo ist der Bahnhof?")
+        assert page.is_hidden("#modes") and page.is_hidden("#show-tree") and page.locator("#show-what-if").count() == 0
+        page.close()
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_axe_finds_nothing(browser: "Browser", address: str, scheme: Any) -> None:
+    axe = pytest.importorskip("axe_playwright_python.sync_playwright", reason="axe is not installed").Axe()
+    context = browser.new_context(bypass_csp=True, color_scheme=scheme, reduced_motion="reduce")
+    page = context.new_page()
+    show(page, address, "Where is the station? I forgot my umbrella.")
+    found = axe.run(page).response["violations"]
+    assert [(rule["id"], rule["nodes"][0]["html"][:120]) for rule in found] == []
+    context.close()
 
 
 def test_light_and_dark_can_be_chosen_and_stay(page: "Page", address: str) -> None:

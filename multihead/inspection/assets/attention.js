@@ -1,7 +1,7 @@
 // The viewer of attention: what every head of every layer looks at, in one sentence and its translation.
 
 import { paint, prefersDark } from "./colors.js";
-import { alongRow, byId, draw, largest, make, percent, rove, visible } from "./dom.js";
+import { alongRow, byId, chance, draw, largest, make, percent, rove, visible } from "./dom.js";
 import { close, isOpen, listen, repaintHead, showHead } from "./head.js";
 import { drawMap } from "./map.js";
 
@@ -39,6 +39,9 @@ function makeViews() {
   const source = [...data.tokens.source.slice(0, -1).map(piece), control(end)];
   const written = [...data.tokens.target.slice(1).map(piece), control(end)];
   const read = [control(start), ...written.slice(0, -1)];
+  const chances = data.probabilities.tokens;
+  const step = (at) => `Step ${at + 1} has read ${quote(read[at])} and writes ${quote(written[at])}` +
+    (chances.length ? `, with a probability of ${chance(chances[at])}.` : ".");
   const quote = (token) => `“${token.text}”`;
   const next = written.length > 1 ? `, and the row of ${quote(written[0])} writes ${quote(written[1])}` : "";
   const before = written.length > 1 ? `, and the row of ${quote(written[1])} has read ${quote(written[0])}` : "";
@@ -53,12 +56,12 @@ function makeViews() {
       isMasked: (query, key) => key > query,
       caption: `Masked self-attention of the decoder. A row is a step, named after the last token that it has read: the row of ${quote(read[0])} writes ${quote(written[0])}${next}. ` +
         "A step sees what has been written so far. Later tokens are masked (hatched): their scores are −∞, so their weights are 0.",
-      step: (at) => `Step ${at + 1} has read ${quote(read[at])} and writes ${quote(written[at])}.`,
+      step,
     },
     cross: {
       name: "Cross-attention", queries: written, keys: source, sides: ["writes", "looks at"], axes: ["steps, named after the token written", "tokens of the source"], isMasked: () => false,
       caption: `Cross-attention from the decoder to the source. A row is a step, named after the token that it writes: the row of ${quote(written[0])} has read ${quote(read[0])}${before}.`,
-      step: (at) => `Step ${at + 1} has read ${quote(read[at])} and writes ${quote(written[at])}.`,
+      step,
     },
   };
 }
@@ -78,8 +81,11 @@ function showAlignment() {
   byId("alignment-note").textContent =
     `Cross-attention of decoder layer ${layer + 1}, averaged over its heads and merged to words.`;
   const ribbon = byId("ribbon");
+  const chances = data.probabilities.words;
+  byId("chances").textContent = chances.length ? "Under each word: its probability, given the words before it." : "";
+  const probability = (words, at) => (words === targets && chances.length ? [make("small", { class: "chance", text: chance(chances[at]) })] : []);
   const lists = [sources, targets].map((words) => make("ol", { class: "words", dir: "auto" },
-    ...words.map((text) => make("li", {}, make("button", { class: "word", type: "button", text })))));
+    ...words.map((text, at) => make("li", {}, make("button", { class: "word", type: "button", text }), ...probability(words, at)))));
   const picture = draw("svg", { "aria-hidden": "true" });
   ribbon.replaceChildren(picture, ...lists);
   const [top, bottom] = lists.map((list) => [...list.querySelectorAll(".word")]);
@@ -442,4 +448,4 @@ function repaint() {
 }
 prefersDark.addEventListener("change", repaint);
 
-export { make, repaint, showAttention };
+export { repaint, showAttention };

@@ -1,13 +1,14 @@
 // Translate while the user types, and show what the model attends to. Texts are inserted as text, never as markup.
 
-import { make, repaint, showAttention } from "./attention.js";
+import { repaint, showAttention } from "./attention.js";
+import { alongRow, byId, chance, make, rove } from "./dom.js";
+import { showLesson, themeLesson } from "./lesson.js";
 
-const byId = (id) => document.getElementById(id);
 const PAUSE = 220; // milliseconds without a keystroke before a request
 const ALTERNATIVES = 3;
 const EXAMPLES = { en: "Where is the station?", de: "Wo ist der Bahnhof?", fr: "Où est la gare ?" };
 
-const state = { languages: [], settings: null, sentence: 0, asked: 0, abort: null, shown: null, whole: "" };
+const state = { languages: [], settings: null, mode: "translate", sentence: 0, asked: 0, abort: null, shown: null, whole: "" };
 
 // Requests
 
@@ -56,6 +57,7 @@ async function translate() {
       if (turn !== state.asked) return;
       show(null, found.translatedText);
       showAlternatives({ translation: found.translatedText, alternatives: found.alternatives.map((text) => ({ text })) });
+      if (state.mode === "explain") explain();
       return tell(`${Math.round(performance.now() - began)} ms`);
     }
     const inside = ask("attention", { ...fields, ...search, sentence: state.sentence }, state.abort.signal);
@@ -65,6 +67,7 @@ async function translate() {
     const whole = isAlone ? wrap(q, found) : (await ask("translate", fields, state.abort.signal)).translatedText;
     if (turn !== state.asked) return;
     show(found.error ? null : found, whole);
+    if (state.mode === "explain") explain();
     tell(found.error ? found.error.message : `${Math.round(performance.now() - began)} ms`, Boolean(found.error));
   } catch (error) {
     if (error.name !== "AbortError" && turn === state.asked) tell(error.message, true);
@@ -78,7 +81,7 @@ function empty() {
   Object.assign(state, { sentence: 0, shown: null, whole: "" });
   byId("said").replaceChildren();
   byId("said").classList.remove("old");
-  for (const id of ["sentences", "others", "viewer"]) byId(id).hidden = true;
+  for (const id of ["sentences", "others", "viewer", "chance-note"]) byId(id).hidden = true;
   for (const id of ["copy", "share"]) byId(id).disabled = true;
   mark([]);
   tell("");
@@ -96,6 +99,7 @@ function show(found, whole) {
   byId("said").classList.remove("old");
   for (const id of ["copy", "share"]) byId(id).disabled = false;
   for (const id of ["others", "viewer"]) byId(id).hidden = !found;
+  byId("chance-note").hidden = !found?.probabilities.words.length;
   mark([]);
   if (!found) {
     byId("said").replaceChildren(whole);
@@ -112,8 +116,10 @@ function show(found, whole) {
 // Wrap each word of the selected sentence, so that it can point at the words that it is aligned with.
 function showWords(found, whole) {
   const at = locate(whole, found.translation, found.sentence);
-  const words = spans(found.translation).map(([start, end], index) => make("span", {
+  const chances = found.probabilities.words;
+  const words = spans(found.translation).map(([start, end], index, all) => make("span", {
     class: "w", text: found.translation.slice(start, end), "data-at": index,
+    "data-chance": chances.length === all.length ? chance(chances[index]) : undefined,
     on: { pointerenter: () => point("target", index), pointerleave: () => point(null) },
   }));
   const parts = [whole.slice(0, at)];
@@ -147,12 +153,13 @@ function showAlternatives({ translation, score, alternatives }) {
   const all = [{ text: translation, score }, ...alternatives];
   const best = Math.exp(all[0].score);
   byId("others").hidden = !alternatives.length;
+  byId("score-note").hidden = score === undefined;
   byId("alternatives").replaceChildren(...all.map(({ text, score: its }, rank) => make("li", { class: rank ? "" : "best" },
     make("bdi", { text }),
     ...(its === undefined ? [] : [
       make("span", { class: "share", "aria-hidden": "true" },
         make("i", { style: `width: ${Math.max(2, 100 * Math.min(1, Math.exp(its) / best))}%` })),
-      make("span", { class: "score", text: its.toFixed(3), title: "Log-probability divided by the length penalty" }),
+      make("span", { class: "score", text: its.toFixed(3) }),
     ]))));
 }
 
@@ -197,10 +204,43 @@ function follow() {
   }
 }
 
+// The lesson
+
+const STATIONS = { beam: 18, whatIf: 20 }; // of the lesson
+
+function openMode(mode, station) {
+  state.mode = mode;
+  for (const [name, panel] of [["translate", "translating"], ["explain", "explaining"]]) {
+    byId(panel).hidden = name !== mode;
+    byId(`mode-${name}`).setAttribute("aria-selected", name === mode);
+    byId(`mode-${name}`).tabIndex = name === mode ? 0 : -1;
+  }
+  remember(byId("text").value);
+  if (mode === "explain") return explain(station);
+  repaint(); // what was hidden had no size
+  grow();
+}
+
+// Show the lesson about the selected sentence, at this station if one is given.
+async function explain(station) {
+  const text = (state.shown?.source ?? byId("text").value).trim();
+  let source = byId("from").value;
+  try {
+    if (source === "auto") source = (await ask("detect", { q: text || "?" }))[0].language;
+  } catch (error) {
+    tell(error.message, true);
+    return;
+  }
+  const view = { q: text, beam: byId("beam").value, ...(state.alpha === undefined ? {} : { alpha: state.alpha }), ...(station === undefined ? {} : { s: station }) };
+  const key = byId("key").value;
+  showLesson({ source, target: byId("to").value, key, keyRequired: state.settings.keyRequired, lessons: state.settings.lessons, view });
+}
+
 // Link, clipboard, languages, theme
 
 function remember(q) {
   const link = new URLSearchParams({ from: byId("from").value, to: byId("to").value, q });
+  if (state.mode === "explain") link.set("view", "explain");
   history.replaceState(null, "", q.trim() ? `#${link}` : location.pathname);
   const limit = state.settings.charLimit;
   byId("count").textContent = q ? `${[...q].length.toLocaleString("en")} / ${limit.toLocaleString("en")}` : "";
@@ -261,6 +301,7 @@ function toggleTheme() {
   root.dataset.theme = isDark ? "light" : "dark";
   try { localStorage.setItem("theme", root.dataset.theme); } catch { /* storage may be disabled; the page works without it */ }
   repaint();
+  themeLesson();
 }
 
 function grow() {
@@ -280,7 +321,12 @@ function listen() {
     byId(id).addEventListener("input", () => { byId(`${id}-value`).textContent = byId(id).value; soon(); });
   }
   byId("alpha").addEventListener("input", () => { state.alpha = Number(byId("alpha").value); });
-  byId("key").addEventListener("change", translate);
+  byId("key").addEventListener("change", () => { translate(); if (state.mode === "explain") explain(); });
+  for (const mode of ["translate", "explain"]) {
+    byId(`mode-${mode}`).addEventListener("click", () => openMode(mode));
+  }
+  rove([byId("mode-translate"), byId("mode-explain")], alongRow(2));
+  byId("show-tree").addEventListener("click", () => openMode("explain", STATIONS.beam));
   byId("swap").addEventListener("click", swap);
   byId("theme").addEventListener("click", toggleTheme);
   byId("clear").addEventListener("click", () => { byId("text").value = ""; grow(); translate(); byId("text").focus(); });
@@ -300,8 +346,19 @@ function begin() {
   byId("text").value = link.get("q") ?? EXAMPLES[byId("from").value] ?? "";
   state.sentence = 0;
   byId("swap").disabled = !canSwap();
+  openMode(state.settings.explain && link.get("view") === "explain" ? "explain" : "translate");
   grow();
   translate();
+}
+
+// What depends on whether this server offers the lesson.
+function offerLesson() {
+  const { explain: isOffered } = state.settings;
+  byId("modes").hidden = byId("show-tree").hidden = !isOffered;
+  byId("cause").replaceChildren("Weights show where the model looks, not why it writes a word.", ...(!isOffered ? [] : [
+    " To measure what a head contributes, ",
+    make("button", { class: "link", type: "button", id: "show-what-if", text: "switch it off in the lesson", on: { click: () => openMode("explain", STATIONS.whatIf) } }), ".",
+  ]));
 }
 
 try {
@@ -313,5 +370,6 @@ byId("key-field").hidden = !state.settings.keyRequired;
 byId("search").hidden = !state.settings.attention; // these settings belong to the route of attention
 byId("options").hidden = !state.settings.attention && !state.settings.keyRequired;
 fillLanguages();
+offerLesson();
 listen();
 begin();

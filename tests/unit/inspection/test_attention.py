@@ -1,6 +1,7 @@
 """Attention maps equal what the model computes, align words, and are displayed safely."""
 
 import json
+import math
 import re
 from pathlib import Path
 from typing import Any
@@ -143,6 +144,19 @@ def test_a_translation_that_fills_all_positions_can_be_shown(tokenizer: SubwordT
     ids = tokenizer.encode("das")[:1] * model.config.max_len
     maps = record_attention(model, tokenizer, tokenizer.encode("the house"), ids)
     assert len(maps.target_tokens) == model.config.max_len
+
+
+def test_probabilities_are_those_of_the_tokens_that_are_written(tokenizer: SubwordTokenizer) -> None:
+    model = make(vocab_size=tokenizer.vocab_size)
+    source, target = tokenizer.encode("the old house"), tokenizer.encode("das größer")
+    maps = record_attention(model, tokenizer, source, target)
+    logits = model(torch.tensor([[*source, EOS_ID]]), torch.tensor([[BOS_ID, *target]]))
+    written = [*target, EOS_ID]
+    chances = logits[0].softmax(dim=-1)[range(len(written)), written].tolist()
+    assert maps.probabilities.tolist() == pytest.approx(chances, rel=1e-5)
+    n_pieces = len(tokenizer.encode("das"))
+    words = [math.prod(chances[:n_pieces]), math.prod(chances[n_pieces:-1])]
+    assert maps.word_probabilities() == pytest.approx(words, rel=1e-5)
 
 
 # Pieces and words

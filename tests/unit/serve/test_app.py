@@ -1,7 +1,9 @@
 """LibreTranslate's interface: fields, answers, errors and codes; and our own routes beside it."""
 
+import asyncio
 import json
 import logging
+import shutil
 import sys
 from copy import copy
 from dataclasses import replace
@@ -15,13 +17,18 @@ from starlette.testclient import TestClient
 
 import multihead
 from multihead.errors import UsageError
+from multihead.interop.hub import find_model
+from multihead.lesson.explain import lesson_page
+from multihead.lesson.page import content_policy
 from multihead.serve.access import Access
 from multihead.serve.app import AppState, make_app
 from multihead.serve.errors import RateLimited
+from multihead.serve.lessons import Lesson, Page
 from multihead.serve.options import Limits
 from multihead.serve.service import Service
+from multihead.storage.model_folder import ModelFolder
 from multihead.translation.translator import Translator
-from tests.unit.serve.conftest import client_of
+from tests.unit.serve.conftest import client_of, in_a_loop
 
 PAIR = {"source": "en", "target": "de"}
 
@@ -411,6 +418,105 @@ def test_attention_is_bounded(client: TestClient, fields: dict[str, object], wor
     answer = client.post("/attention", json={**PAIR, **fields})
     assert answer.status_code == 400
     assert word in answer.json()["error"]
+
+
+# The lesson
+
+
+def test_the_lesson_of_a_model_is_a_page_with_its_own_policy(client: TestClient) -> None:
+    answer = client.get("/explain", params=PAIR)
+    assert (answer.status_code, answer.headers["content-type"]) == (200, "text/html; charset=utf-8")
+    assert answer.text == lesson_page(ModelFolder.open(find_model("en-de")), None)[0]
+    policy = answer.headers["content-security-policy"]
+    assert content_policy() in policy and "frame-ancestors 'self'" in policy and "unsafe" not in policy
+    assert client.post("/explain", data=PAIR).content == answer.content  # as the form of the page asks
+
+
+def test_the_lesson_is_sent_once(client: TestClient) -> None:
+    etag = client.get("/explain", params=PAIR).headers["etag"]
+    again = client.get("/explain", params=PAIR, headers={"if-none-match": etag})
+    assert (again.status_code, again.content) == (304, b"")
+
+
+def test_the_lesson_is_made_once(en_de: Translator) -> None:
+    lesson = Lesson(en_de.folder)
+
+    async def ask_together() -> list[Page]:
+        return await asyncio.gather(*(lesson.page() for _ in range(4)))
+
+    first, *others = in_a_loop(ask_together)
+    assert all(other is first for other in others)
+
+
+def test_a_client_that_leaves_does_not_stop_a_lesson_that_others_wait_for(en_de: Translator) -> None:
+    lesson = Lesson(en_de.folder)
+
+    async def leave() -> Page:
+        leaving, staying = asyncio.ensure_future(lesson.page()), asyncio.ensure_future(lesson.page())
+        await asyncio.sleep(0.05)
+        leaving.cancel()
+        return await staying
+
+    assert len(in_a_loop(leave).content) > 1_000_000
+
+
+def test_a_lesson_that_could_not_be_made_is_made_again(en_de: Translator, tmp_path: Path) -> None:
+    folder = Path(shutil.copytree(find_model("en-de"), tmp_path / "model"))
+    moved = copy(en_de)
+    moved.folder = ModelFolder.open(folder)
+    client = client_of(moved)
+    (folder / "tokenizer.json").rename(tmp_path / "tokenizer.json")
+    assert client.get("/explain", params=PAIR).status_code == 500
+    (tmp_path / "tokenizer.json").rename(folder / "tokenizer.json")
+    assert client.get("/explain", params=PAIR).status_code == 200
+
+
+def test_a_model_without_a_lesson_is_refused_in_words(en_de: Translator) -> None:
+    bare = copy(en_de)
+    bare.folder = None
+    client = client_of(bare)
+    answer = client.get("/explain", params=PAIR)
+    assert answer.status_code == 400
+    assert "more than 12 million parameters" in answer.json()["error"]
+    assert client.get("/frontend/settings").json()["lessons"] == []
+
+
+def test_a_server_may_keep_the_weights_to_itself(en_de: Translator) -> None:
+    state = AppState(offers_lesson=False)
+    state.service = Service([en_de], state.limits)
+    client = TestClient(make_app(state))
+    for answer in (client.get("/explain", params=PAIR), client.post("/explain", json=PAIR)):
+        assert (answer.status_code, answer.json()) == (400, {"error": "this server does not offer the lesson"})
+    assert client.get("/frontend/settings").json()["explain"] is False
+
+
+@pytest.mark.parametrize(
+    ("fields", "word"),
+    [
+        ({}, "missing source"),
+        ({"source": "en"}, "missing target"),
+        ({"source": "en", "target": "x" * 21}, "code of a language"),
+        ({"source": "auto", "target": "de"}, "auto is not supported"),
+        ({"source": "de", "target": "en"}, "not available"),
+    ],
+)
+def test_a_lesson_about_nothing_is_refused(client: TestClient, fields: dict[str, str], word: str) -> None:
+    for answer in (client.get("/explain", params=fields), client.post("/explain", json=fields)):
+        assert answer.status_code == 400
+        assert word in answer.json()["error"]
+
+
+def test_no_lesson_is_made_for_a_client_without_access(en_de: Translator) -> None:
+    """A key is taken from the body only: an address is logged by every proxy."""
+    state = AppState(access=Access(frozenset({"secret"}), "2/minute"))
+    state.service = Service([en_de], state.limits)
+    client = TestClient(make_app(state))
+    assert client.get("/explain", params=PAIR).status_code == 403
+    assert client.get("/explain", params={**PAIR, "api_key": "secret"}).status_code == 403
+    assert client.post("/explain", data={**PAIR, "api_key": "wrong"}).status_code == 403
+    assert state.service.directions["en", "de"].lesson._page is None
+    codes = [client.post("/explain", data={**PAIR, "api_key": "secret"}).status_code for _ in range(3)]
+    assert codes == [200, 200, 429]
 
 
 def test_metrics_count_and_tell_nothing_of_anybody(client: TestClient) -> None:

@@ -17,6 +17,8 @@ ROUTES = [
     ("/translate", "POST"),
     ("/detect", "POST"),
     ("/attention", "POST"),
+    ("/explain", "GET"),
+    ("/explain", "POST"),
     ("/languages", "GET"),
     ("/frontend/settings", "GET"),
     ("/health", "GET"),
