@@ -16,7 +16,7 @@ from multihead.serve.responses import error_reply
 LOG = logging.getLogger("multihead.serve")
 
 HEADERS = {
-    # The page loads files from this server only, and no inline script or style. It has the lesson, or an error, in a frame.
+    # The page loads files from this server only, and no inline script or style. The lesson is in a frame of it.
     "content-security-policy": "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; "
     "connect-src 'self'; frame-src 'self'; base-uri 'none'; form-action 'self'; frame-ancestors 'self'",
     "x-content-type-options": "nosniff",

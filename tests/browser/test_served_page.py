@@ -140,7 +140,9 @@ def test_without_torch_the_page_translates_and_hides_the_view_of_attention(
     page.wait_for_selector("#others:not([hidden])")
     assert page.locator("#alternatives bdi").count() == 4
     assert page.is_hidden("#viewer")
-    assert page.is_hidden("#options")
+    assert page.is_hidden("#options") and page.is_hidden("#score-note")
+    page.click("#show-tree")  # the lesson computes in the browser
+    assert lesson_of(page).locator("#step").get_attribute("data-station") == "beam"
 
 
 def test_alternatives_have_scores_and_the_best_comes_first(page: "Page", address: str) -> None:
@@ -255,6 +257,7 @@ def lesson_of(page: "Page") -> "FrameLocator":
     """The lesson in its frame, once it has translated."""
     frame = page.frame_locator("#lesson")
     frame.locator("output.translation bdi").wait_for(timeout=30_000)
+    page.wait_for_function("() => document.getElementById('lesson-note').textContent === ''")  # the frame is complete
     return frame
 
 
