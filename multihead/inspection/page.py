@@ -52,7 +52,10 @@ def page_data(maps: AttentionMaps) -> dict[str, Any]:
             "layer": maps.alignment_layer,
             "weights": _to_integers(maps.alignment()),
         },
-        "probabilities": {"tokens": _rounded(maps.probabilities.tolist()), "words": _rounded(maps.word_probabilities())},
+        "probabilities": {
+            "tokens": _rounded(maps.probabilities.tolist()),
+            "words": _rounded(maps.word_probabilities()),
+        },
     }
 
 
