@@ -557,7 +557,7 @@ def test_no_text_makes_the_server_fail(client: TestClient, kind: str, caplog: py
 def test_an_unexpected_error_tells_the_log_its_type_and_place_and_no_text(
     en_de: Translator, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    def fail(*_: object) -> None:
+    def fail(*_: object, **__: object) -> None:
         raise LookupError("My secret sentence.")
 
     broken = copy(en_de)
