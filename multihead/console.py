@@ -1,13 +1,16 @@
 """Output for the user: lines on stderr, tables, durations, and errors as exit codes."""
 
 import errno
+import logging
 import os
 import re
 import sys
+import threading
+import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import partial
-from typing import TYPE_CHECKING, NoReturn
+from typing import TYPE_CHECKING, NoReturn, Self
 
 from multihead.errors import UsageError, UserError
 
@@ -15,6 +18,7 @@ if TYPE_CHECKING:
     from rich.console import Console
 
 Log = Callable[[str], None]  # receives one line for the user
+INTERVAL, VERBOSE_INTERVAL = 5.0, 1.0  # seconds between lines of progress
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -91,9 +95,69 @@ def duration(seconds: float) -> str:
     return f"{seconds:.0f} s"
 
 
+class _Verbosity:
+    """What `--quiet` and `--verbose` set for this process."""
+
+    quiet = False
+    verbose = False
+
+
+def set_verbosity(quiet: bool, verbose: bool = False) -> None:
+    """Show only errors, or more detail."""
+    if quiet and verbose:
+        raise UsageError("--quiet and --verbose contradict each other")
+    _Verbosity.quiet, _Verbosity.verbose = quiet, verbose
+    logging.disable(logging.WARNING if quiet else logging.NOTSET)
+
+
+def is_quiet() -> bool:
+    return _Verbosity.quiet
+
+
+def is_verbose() -> bool:
+    return _Verbosity.verbose
+
+
 def say(line: str) -> None:
-    """Print a line to stderr."""
-    print(line, file=sys.stderr)
+    """Print a line to stderr, unless the user asked for quiet."""
+    if not _Verbosity.quiet:
+        print(line, file=sys.stderr)
+
+
+def say_detail(line: str) -> None:
+    """Print a line to stderr if the user asked for detail."""
+    if _Verbosity.verbose:
+        say(line)
+
+
+class Progress:
+    """Prints how far a long task is, every few seconds while it is open as a context."""
+
+    def __init__(self, log: Log, task: str, interval: float | None = None) -> None:
+        self.done = 0  # pairs
+        self._log, self._task = log, task
+        self._interval = interval or (VERBOSE_INTERVAL if is_verbose() else INTERVAL)
+        self._ended, self._began = threading.Event(), time.monotonic()
+        self._thread = threading.Thread(target=self._report, daemon=True)
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._ended.set()
+        self._thread.join()
+        if is_verbose():
+            self._log(self._line())
+
+    def _report(self) -> None:
+        while not self._ended.wait(self._interval):
+            self._log(self._line())
+
+    def _line(self) -> str:
+        seconds = time.monotonic() - self._began
+        pairs = f"{self.done:,} pairs, {self.done / seconds:,.0f} pairs/s, " if self.done else ""
+        return f"{self._task}: {pairs}{duration(seconds)}"
 
 
 def run_and_report_errors(command: Callable[[], object]) -> None:
@@ -125,5 +189,5 @@ def _end_quietly() -> NoReturn:
 
 
 def _fail(message: str, status: int) -> NoReturn:
-    say(f"multihead: {message}")
+    print(f"multihead: {message}", file=sys.stderr)
     sys.exit(status)

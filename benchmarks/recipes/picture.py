@@ -21,8 +21,8 @@ def validations(runs: list[Path]) -> list[tuple[float, float]]:
     points: list[tuple[float, float]] = []
     for run in runs:
         begun = points[-1][0] if points else 0.0
-        scored = [record for record in read_log(run) if record.get("valid_bleu") is not None]
-        points += [(begun + record["minutes"], record["valid_bleu"]) for record in scored]
+        scores = [(record.get("published_bleu", record.get("valid_bleu")), record) for record in read_log(run)]
+        points += [(begun + record["minutes"], score) for score, record in scores if score is not None]
     return points
 
 

@@ -9,7 +9,7 @@ import typer
 from multihead.cli.options import Beam, Engine, Json, Model
 from multihead.config.resolve import search_config
 from multihead.config.schema import check_engine
-from multihead.console import make_table
+from multihead.console import make_table, say
 from multihead.errors import require
 
 
@@ -24,6 +24,7 @@ def bench_train_command(
 ) -> None:
     """Tokens per second of training, beside a plain torch.nn.Transformer loop and the matrix-multiply peak."""
     require("torch", extra="train", purpose="bench train")
+    _report_load()
     from multihead.bench.training import bench_growth, bench_training
 
     report = bench_training(preset_name, data, steps, batch_tokens, vocab_size)
@@ -46,6 +47,7 @@ def bench_translate_command(
 ) -> None:
     """Sentences per second and BLEU of translation, beside plain CTranslate2."""
     require("torch", extra="train", purpose="bench translate")
+    _report_load()
     from multihead.bench.translation import bench_growth, bench_translation, read_text, write_picture
 
     text = read_text(source, reference, sentences)
@@ -67,7 +69,16 @@ def bench_serve_command(
 ) -> None:
     """Requests per second and latency with 1, 8 and 64 clients, merged into batches and one at a time."""
     check_engine(engine)
+    _report_load()
     from multihead.bench.serving import bench_serving
 
     report = bench_serving(model, engine, seconds)
     print(json.dumps(report.to_dict(), indent=2) if as_json else report.as_text())
+
+
+def _report_load() -> None:
+    """Say so if other programs spoil the measurement."""
+    from multihead.hardware.load import busy_warning
+
+    if busy := busy_warning():
+        say(busy)

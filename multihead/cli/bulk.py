@@ -5,16 +5,18 @@ from typing import Annotated
 
 import typer
 
-from multihead.cli.options import Alpha, Beam, Engine, Model, NoGuard, Split
+from multihead.cli.options import Alpha, Beam, Engine, Model, NoGuard, Quiet, Split
 from multihead.config.resolve import search_config
 from multihead.config.schema import check_engine
-from multihead.console import say
+from multihead.console import say, set_verbosity
 
 
 def bulk_command(
     model: Model,
     source: Annotated[Path, typer.Argument(metavar="INPUT", help="A .parquet file, a folder of them, or a text file.")],
-    output: Annotated[Path, typer.Option(help="Folder for Parquet files; an unfinished job in it is resumed.")],
+    output: Annotated[
+        Path, typer.Option("--output", "-o", help="Folder for Parquet files; an unfinished job in it is resumed.")
+    ],
     id_column: Annotated[
         str, typer.Option(help="Column of the row id in Parquet; the id of a line of text is its number.")
     ] = "id",
@@ -28,8 +30,10 @@ def bulk_command(
     split: Split = None,
     engine: Engine = "auto",
     no_guard: NoGuard = False,
+    quiet: Quiet = False,
 ) -> None:
     """Translate Parquet or text of any size on a Ray cluster: each row exactly once, in order, even if workers die."""
+    set_verbosity(quiet)
     search = search_config(beam=beam, alpha=alpha, split=split, guard=not no_guard)
     check_engine(engine)
     from multihead.bulk.job import BulkOptions

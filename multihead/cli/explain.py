@@ -5,7 +5,8 @@ from typing import Annotated
 
 import typer
 
-from multihead.console import say
+from multihead.cli.options import Quiet
+from multihead.console import say, set_verbosity
 from multihead.errors import UsageError
 
 
@@ -18,8 +19,10 @@ def explain_command(
     output: Annotated[Path, typer.Option("--output", "-o", help="The page to write, .html.")] = Path("lesson.html"),
     open_page: Annotated[bool, typer.Option("--open", help="Open the page in a browser.")] = False,
     toy: Annotated[bool, typer.Option("--toy", help="Without a model: worked examples by hand, and labs.")] = False,
+    quiet: Quiet = False,
 ) -> None:
     """Write the lesson: one offline page with the whole model in it and every number of a sentence."""
+    set_verbosity(quiet)
     from multihead.interop.hub import find_model
     from multihead.lesson.explain import write_lesson, write_toy_lesson
     from multihead.storage.model_folder import ModelFolder

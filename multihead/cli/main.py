@@ -41,11 +41,30 @@ PAPER: Commands = {
 }
 
 
-def _group(commands: Commands, help_text: str) -> typer.Typer:
+FIRST_STEPS = """\
+Multihead: the Transformer of "Attention Is All You Need", from raw text to translations.
+
+Translate
+  multihead translate en-de "Where is the station?"
+  multihead serve en-de                   # then open http://127.0.0.1:5000
+
+Train your own model
+  multihead train --source corpus.en --target corpus.de --output my-model
+  multihead translate my-model "Where is the station?"
+
+Learn how it works
+  multihead explain --open                # a page with every number of a sentence
+  multihead inspect en-de "A man rides a bike." --output attention.html
+
+All commands: multihead --help          One command: multihead train --help"""
+
+
+def _group(commands: Commands, help_text: str, is_main: bool = False) -> typer.Typer:
     group = typer.Typer(
         cls=FastGroup,
-        add_completion=False,
-        no_args_is_help=True,
+        add_completion=is_main,
+        no_args_is_help=not is_main,
+        invoke_without_command=is_main,
         pretty_exceptions_enable=False,
         rich_markup_mode=None,  # plain help is printed in half the time, and shows [train] as written
         help=help_text,
@@ -61,16 +80,20 @@ def _print_version(is_given: bool) -> None:
         raise typer.Exit
 
 
-app = _group(COMMANDS, 'The Transformer of "Attention Is All You Need": raw parallel text in, a translation model out.')
+app = _group(
+    COMMANDS, 'The Transformer of "Attention Is All You Need": raw parallel text in, a translation model out.', True
+)
 
 
 @app.callback()
 def _options(
+    context: typer.Context,
     version: Annotated[
         bool, typer.Option("--version", help="Show the version and exit.", is_eager=True, callback=_print_version)
     ] = False,
 ) -> None:
-    pass
+    if context.invoked_subcommand is None:
+        print(FIRST_STEPS)
 
 
 app.add_typer(_group(BENCH, "Measure speed beside an alternative in the same run."), name="bench")

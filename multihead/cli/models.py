@@ -6,8 +6,8 @@ from typing import Annotated, Any
 
 import typer
 
-from multihead.cli.options import Json, Model
-from multihead.console import say
+from multihead.cli.options import Json, Model, Quiet, Verbose
+from multihead.console import say, say_detail, set_verbosity
 
 
 def _info_text(facts: dict[str, Any]) -> str:
@@ -32,23 +32,28 @@ def _info_text(facts: dict[str, Any]) -> str:
 
 def export_command(
     model: Model,
-    output: Annotated[Path, typer.Option(help="Folder to write.")],
+    output: Annotated[Path, typer.Option("--output", "-o", help="Folder to write.")],
     target_format: Annotated[str, typer.Option("--format", help="ctranslate2, marian or onnx.")],
     quantization: Annotated[
         str, typer.Option(help="Of ctranslate2: float32, int8, int8_float32, int16 and others.")
     ] = "float32",
+    quiet: Quiet = False,
+    verbose: Verbose = False,
 ) -> None:
     """Write the same model for another engine: CTranslate2, Hugging Face Marian or ONNX."""
+    set_verbosity(quiet, verbose)
     from multihead.interop.formats import export
     from multihead.interop.hub import find_model
 
     export(find_model(model), target_format, output, quantization)
+    for file in sorted(output.iterdir()):
+        say_detail(f"{file.stat().st_size / 1e6:8.2f} MB  {file.name}")
     say(f"written to {output}")
 
 
 def import_command(
     folder: Annotated[str, typer.Argument(help="A Hugging Face Marian / OPUS-MT folder, or hf:owner/name.")],
-    output: Annotated[Path, typer.Option(help="Model folder to write.")],
+    output: Annotated[Path, typer.Option("--output", "-o", help="Model folder to write.")],
 ) -> None:
     """Make a Multihead model of a Hugging Face Marian / OPUS-MT folder."""
     from multihead.interop.hub import import_model

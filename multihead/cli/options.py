@@ -10,6 +10,8 @@ from multihead.config.schema import ALPHA, BEAM, ENGINES, SearchConfig, check_en
 from multihead.errors import UsageError
 
 Model = Annotated[str, typer.Argument(help="A model folder, the name of a bundled model, or hf:owner/name.")]
+Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Show errors only.")]
+Verbose = Annotated[bool, typer.Option("--verbose", "-v", help="Show more detail.")]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 SetOptions = Annotated[
     list[str] | None, typer.Option("--set", metavar="FIELD=VALUE", help="Any other setting: --set train.warmup=8000.")
@@ -24,7 +26,7 @@ Weight = Annotated[
     list[float] | None,
     typer.Option(help="How often the pairs of a --source occur in an epoch; one for each.  [default: 1]"),
 ]
-Output = Annotated[Path, typer.Option(help="Folder to write; a run that is in it is resumed.")]
+Output = Annotated[Path, typer.Option("--output", "-o", help="Folder to write; a run that is in it is resumed.")]
 ValidSource = Annotated[Path | None, typer.Option(help="Validation text.  [default: a slice of the text is held out]")]
 ValidTarget = Annotated[Path | None, typer.Option(help="Its translation.")]
 Preset = Annotated[

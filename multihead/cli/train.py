@@ -12,6 +12,7 @@ from multihead.cli.options import (
     Minutes,
     Output,
     Preset,
+    Quiet,
     RunFile,
     SetOptions,
     Source,
@@ -21,11 +22,12 @@ from multihead.cli.options import (
     TargetLang,
     ValidSource,
     ValidTarget,
+    Verbose,
     VocabSize,
     Weight,
 )
 from multihead.config.resolve import parse_settings
-from multihead.console import say
+from multihead.console import say, set_verbosity
 from multihead.errors import require
 
 PreparedCorpus = Annotated[
@@ -50,8 +52,11 @@ def train_command(
     target_lang: TargetLang = None,
     settings: SetOptions = None,
     config: RunFile = None,
+    quiet: Quiet = False,
+    verbose: Verbose = False,
 ) -> None:
     """Train a model from raw text in one command; without text, on the embedded English-German corpus."""
+    set_verbosity(quiet, verbose)
     require("torch", extra="train", purpose="training")
     from multihead.runs.request import TrainingRequest
     from multihead.runs.train import train
@@ -74,7 +79,7 @@ def train_command(
 
 
 def plan_command(
-    output: Annotated[Path, typer.Option(help="Folder that the run would write.")] = Path("run"),
+    output: Annotated[Path, typer.Option("--output", "-o", help="Folder that the run would write.")] = Path("run"),
     source: Source = None,
     target: Target = None,
     weight: Weight = None,
@@ -117,7 +122,7 @@ def plan_command(
 
 
 def prepare_command(
-    output: Annotated[Path, typer.Option(help="Folder to write; `multihead train --data` takes it.")],
+    output: Annotated[Path, typer.Option("--output", "-o", help="Folder to write; `multihead train --data` takes it.")],
     source: Source = None,
     target: Target = None,
     weight: Weight = None,
@@ -129,11 +134,11 @@ def prepare_command(
     target_lang: TargetLang = None,
     settings: SetOptions = None,
     config: RunFile = None,
+    quiet: Quiet = False,
+    verbose: Verbose = False,
 ) -> None:
     """Clean a corpus, learn its tokenizer and write token shards; prints what was dropped and why."""
-    from rich.console import Console
-
-    from multihead.console import log_to
+    set_verbosity(quiet, verbose)
     from multihead.runs.request import TrainingRequest
     from multihead.runs.setup import prepare_corpus
 
@@ -148,12 +153,12 @@ def prepare_command(
         settings=parse_settings(settings or []),
         options=_options(vocab_size, base_model, source_lang, target_lang),
     )
-    prepare_corpus(request, log_to(Console(stderr=True)))
+    prepare_corpus(request, say)
 
 
 def average_command(
     run: Annotated[Path, typer.Argument(help="Folder of a training run.")],
-    output: Annotated[Path, typer.Option(help="Model folder to write.")],
+    output: Annotated[Path, typer.Option("--output", "-o", help="Model folder to write.")],
     last: Annotated[int, typer.Option(min=1, help="Number of newest checkpoints.")] = 5,
 ) -> None:
     """Average the last checkpoints of a run into a model (§6.1)."""

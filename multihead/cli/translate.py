@@ -1,21 +1,35 @@
 """The commands that use a model: translate, evaluate, inspect."""
 
+import time
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from multihead.cli.options import Alpha, Beam, Engine, Exact, Json, Model, NoGuard, Split, engine_name, search_options
-from multihead.console import say
+from multihead.cli.options import (
+    Alpha,
+    Beam,
+    Engine,
+    Exact,
+    Json,
+    Model,
+    NoGuard,
+    Quiet,
+    Split,
+    Verbose,
+    engine_name,
+    search_options,
+)
+from multihead.console import say, say_detail, set_verbosity
 from multihead.errors import UsageError, require
 
 
 def translate_command(
     model: Model,
     text: Annotated[list[str] | None, typer.Argument(help="Texts to translate; without any, --input is read.")] = None,
-    input_file: Annotated[Path, typer.Option("--input", help="File to translate: plain, .gz, or - for stdin.")] = Path(
-        "-"
-    ),
+    input_file: Annotated[
+        Path, typer.Option("--input", "-i", help="File to translate: plain, .gz, or - for stdin.")
+    ] = Path("-"),
     output_file: Annotated[
         Path, typer.Option("--output", "-o", help="File to write: plain, .gz, or - for stdout.")
     ] = Path("-"),
@@ -40,8 +54,11 @@ def translate_command(
     exact: Exact = False,
     no_guard: NoGuard = False,
     as_json: Json = False,
+    quiet: Quiet = False,
+    verbose: Verbose = False,
 ) -> None:
     """Translate texts, a file or standard input: one output line per input line."""
+    set_verbosity(quiet, verbose)
     search = search_options(
         exact,
         no_guard,
@@ -64,9 +81,12 @@ def translate_command(
 
     lines = text or TextInput.open(input_file)  # refuse a missing file before loading the model
     _check_texts(text or [], input_file)
+    began = time.perf_counter()
     translator = load(model, *(ensemble or []), engine=engine)
+    say_detail(f"loaded {model} into {type(translator.engine).__name__} in {time.perf_counter() - began:.2f} s")
+    began = time.perf_counter()
     chunk_size = 1 if isinstance(lines, TextInput) and lines.is_interactive() else None
-    n_reversed = 0
+    number = n_reversed = 0
     with open_output(output_file) as out:
         for number, translation in enumerate(translator.stream(lines, search, chunk_size, details=as_json), start=1):
             out.write(as_line(translation, as_json) + "\n")
@@ -75,8 +95,9 @@ def translate_command(
                     if not warning.startswith(DIRECTION) or not n_reversed:  # once is enough
                         say(f"line {number}: {warning}")
                     n_reversed += warning.startswith(DIRECTION)
-        if n_reversed > 1:
-            say(f"{n_reversed:,} lines look like text in the target language")
+    if n_reversed > 1:
+        say(f"{n_reversed:,} lines look like text in the target language")
+    say_detail(f"translated {number:,} lines in {time.perf_counter() - began:.2f} s")
 
 
 def _check_texts(texts: list[str], input_file: Path) -> None:
@@ -124,11 +145,13 @@ def evaluate_command(
 def inspect_command(
     model: Model,
     text: Annotated[str, typer.Argument(help="The sentence to translate.")],
-    output: Annotated[Path, typer.Option(help="File to write: page.html or picture.png.")],
+    output: Annotated[Path, typer.Option("--output", "-o", help="File to write: page.html or picture.png.")],
     translation: Annotated[str | None, typer.Option(help="Translation to inspect instead of the model's own.")] = None,
     beam: Beam = None,
+    quiet: Quiet = False,
 ) -> None:
     """Show the attention of every layer and head, as a self-contained page or a picture."""
+    set_verbosity(quiet)
     if output.suffix not in (".html", ".png"):
         raise UsageError(f"--output must end in .html or .png, got '{output}'")
     if not text.strip():

@@ -86,11 +86,14 @@ class Resolved:
     config: RunConfig
     origin: Mapping[str, Layer]
 
-    def changes(self) -> list[tuple[str, object, str]]:
-        """Return (name, value, origin) of every setting that is not the default."""
+    def changes(self, with_defaults: bool = False) -> list[tuple[str, object, str]]:
+        """Return (name, value, origin) of every setting that is not the default, or of all settings."""
         defaults = flatten(RunConfig())
-        values = flatten(self.config).items()
-        return [(name, value, self.origin[name].name) for name, value in values if value != defaults[name]]
+        return [
+            (name, value, self.origin[name].name if name in self.origin else "default")
+            for name, value in flatten(self.config).items()
+            if with_defaults or value != defaults[name]
+        ]
 
 
 def resolve(layers: Iterable[Layer]) -> Resolved:

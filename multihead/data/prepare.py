@@ -20,7 +20,7 @@ from typing import NamedTuple
 from multihead.concurrency import map_in_processes
 from multihead.config.fit import vocab_size_for
 from multihead.config.schema import DataConfig
-from multihead.console import Log
+from multihead.console import Log, Progress
 from multihead.data.cleaning import (
     RATIO_SAMPLE,
     CleanedChunk,
@@ -63,11 +63,14 @@ def prepare(
         check_trainable(config.tokenizer)
     with atomic_directory(folder) as temporary:
         with Spool(temporary / "clean") as spool:
-            report, held_out = _store(_clean(text, config), spool, config, text.valid is None)
-            tokenizer = _tokenizer(vocabulary, spool, report.kept, config)
+            with Progress(log, "reading and cleaning") as progress:
+                report, held_out = _store(_clean(text, config), spool, config, text.valid is None, progress)
+            with Progress(log, "learning the vocabulary"):
+                tokenizer = _tokenizer(vocabulary, spool, report.kept, config)
             (temporary / "tokenizer.json").write_text(tokenizer.to_json(), encoding="utf-8")
             encoder = _Encoder(folder=temporary, config=config, spool=spool, held_out=held_out)
-            encoded = list(map_in_processes(encoder.encode_segment, spool.segments))
+            with Progress(log, f"encoding {report.kept:,} pairs"):
+                encoded = list(map_in_processes(encoder.encode_segment, spool.segments))
         n_valid = encoder.encode_valid(text.valid or ()) + sum(segment.n_valid for segment in encoded)
         report.drop(DropReason.TOO_LONG, sum(segment.n_too_long for segment in encoded))
         parts = [_part(number, weight, encoded) for number, (_, weight) in enumerate(text.corpora())]
@@ -137,13 +140,14 @@ def _clean(text: ParallelText, config: DataConfig) -> Iterator[tuple[int, Cleane
 
 
 def _store(
-    cleaned: Iterable[tuple[int, CleanedChunk]], spool: Spool, config: DataConfig, holds_out: bool
+    cleaned: Iterable[tuple[int, CleanedChunk]], spool: Spool, config: DataConfig, holds_out: bool, progress: Progress
 ) -> tuple[CleaningReport, frozenset[int]]:
     """Write clean pairs to the spool and flag duplicates; return the report and the sources to hold out."""
     report, duplicates = CleaningReport(), DuplicateFinder(spool.folder)
     held_out = HeldOutSources(MAX_HELD_OUT_SOURCES if holds_out else 0)
     for corpus, chunk in cleaned:
         report.add(chunk)
+        progress.done = report.read
         spool.write(chunk.text, len(chunk.fingerprints), corpus)
         held_out.add(chunk.source_fingerprints)
         if config.clean:

@@ -20,15 +20,15 @@ if TYPE_CHECKING:
 LOG_FILE = "log.jsonl"
 CURVES_FILE = "training.png"
 
-# How metrics are shown; all others are written to files only.
+# How metrics are shown, on lines of at most 80 columns; all others are written to files only.
 _SHOWN = {
     "loss": "loss {:.3f}",
-    "perplexity": "perplexity {:.2f}",
-    "learning_rate": "rate {:.2e}",
+    "learning_rate": "rate {:.1e}",
     "tokens_per_second": "{:,.0f} tokens/s",
-    "valid_loss": "validation loss {:.3f}",
-    "valid_perplexity": "perplexity {:.2f}",
-    "valid_bleu": "BLEU {:.1f}",
+    "valid_loss": "valid loss {:.3f}",
+    "valid_perplexity": "perplexity {:.3g}",
+    "valid_bleu": "greedy BLEU ({n_bleu_pairs}) {:.1f}",
+    "published_bleu": "published BLEU {:.1f}",
 }
 
 
@@ -42,7 +42,7 @@ class TrainingLog:
         self._folder, self._console, self._enabled = folder, console, enabled
         self._progress = Progress(
             TextColumn("{task.fields[step]}"),
-            BarColumn(),
+            BarColumn(bar_width=10),
             TextColumn("{task.fields[metrics]}"),
             _TimeLeft(),
             console=console,
@@ -86,7 +86,10 @@ class TrainingLog:
             file.write(json.dumps({"step": step, **finite}) + "\n")
         for name, value in metrics.items():
             self._events.add_scalar(name, value, step)
-        shown = " · ".join(template.format(metrics[name]) for name, template in _SHOWN.items() if name in metrics)
+        n_pairs = round(metrics.get("valid_bleu_pairs", 0))
+        shown = " · ".join(
+            template.format(metrics[name], n_bleu_pairs=n_pairs) for name, template in _SHOWN.items() if name in metrics
+        )
         if self._console.is_terminal and "loss" in metrics:
             self._progress.update(self._task, metrics=shown, left=seconds_left)
         else:
@@ -132,7 +135,7 @@ def draw_curves(records: list[dict[str, Any]], path: Path) -> None:
     for axes, name, label, color in (
         (losses, "loss", "training (label-smoothed)", MUTED_COLOR),
         (losses, "valid_loss", "validation", PALETTE[0]),
-        (scores, "valid_bleu", "validation, greedy", PALETTE[2]),
+        (scores, "valid_bleu", "validation, greedy search", PALETTE[2]),
     ):
         shown = [record for record in records if record.get(name) is not None and "published" not in record]
         points = [(record["step"], record[name]) for record in shown]

@@ -54,7 +54,7 @@ class Published:
 
     def metrics(self) -> Metrics:
         losses = {f"valid_{name}": value for name, value in self.provenance.validation.items()}
-        return {**losses, "valid_bleu": self.provenance.scores[0].value, "published": 1.0}
+        return {**losses, "published_bleu": self.provenance.scores[0].value, "published": 1.0}
 
     def examples(self, validator: Validator, n: int) -> list[TranslatedPair]:
         """Return the first validation pairs with their translations."""

@@ -4,7 +4,9 @@
 cannot disagree.
 """
 
+import math
 import shutil
+import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,20 +16,21 @@ from multihead.config.presets import preset
 from multihead.config.resolve import RESUMABLE_FIELDS, Layer, Resolved, Source, flatten, resolve, value_of
 from multihead.config.schema import RunConfig
 from multihead.config.serialization import to_json
-from multihead.console import Log, Table
+from multihead.console import Log, Table, duration, is_verbose
 from multihead.data.parallel_text import ParallelText
 from multihead.data.prepare import preparation_settings, prepare, requested_vocabulary
 from multihead.data.shards import CorpusSummary, corpus_identity, read_summary
 from multihead.errors import UsageError, UserError
 from multihead.runs.base_model import SHORTLIST_FOLDER, BaseModel, fine_tuning_layer, is_same_model, open_base_model
 from multihead.runs.request import BASE_MODEL, MODEL_VOCAB, TrainingRequest
-from multihead.runs.sizing import Corpus, Sizer
+from multihead.runs.sizing import MIN_WARM_UPS, Corpus, Sizer
 from multihead.storage.checkpoints import saved_steps
 from multihead.storage.files import write_text_atomic
 from multihead.storage.model_folder import Provenance, read_config, read_provenance, read_search
 from multihead.storage.shortlist import load_shortlist
 from multihead.text.lines import STANDARD_INPUT
 from multihead.text.tokenizer import SubwordTokenizer
+from multihead.training.schedule import minutes_for, training_seconds
 
 SHORT_RUN = 100  # steps; the time of a shorter run is not estimated
 MAX_VALUE_WIDTH, MAX_ORIGIN_WIDTH = 24, 26  # characters of the columns of the settings table
@@ -39,13 +42,32 @@ def setup_run(request: TrainingRequest, log: Log, n_processes: int = 1) -> tuple
     """Return the configuration and the corpus of the run in `request.output`, which is created if there is none."""
     if has_run(request):
         return _resume(request), request.output / "data"
+    began = time.monotonic()
     run = resolve_run(request, lambda draft, base: _corpus_for_run(request, draft, base, log), log, n_processes)
+    _check_minutes(run, time.monotonic() - began)
     _write_run(request.output, run)
     log(settings_table(run.resolved).as_text())
     config = run.resolved.config
     if config.train.steps > SHORT_RUN:
         log(run.sizer.estimate(config))
     return config, request.output / "data"
+
+
+def _check_minutes(run: "NewRun", seconds_spent: float) -> None:
+    """Refuse a time limit within which no model could be trained and published."""
+    config = run.resolved.config
+    if not config.train.minutes or config.train.steps <= SHORT_RUN:
+        return
+    needed = run.sizer.training_needed(config)
+    if seconds_spent + needed <= training_seconds(config.train):
+        return
+    minimum = math.ceil(minutes_for(seconds_spent + needed))
+    raise UsageError(
+        f"--minutes {config.train.minutes:g} is too short for a trained model: preparing the text took "
+        f"{duration(seconds_spent)}, and preset {run.preset} needs about {duration(needed)} of training "
+        f"on this machine ({MIN_WARM_UPS} times its warm-up). Use --minutes {minimum} or more, or a smaller --preset; "
+        "the text stays prepared"
+    )
 
 
 def prepare_corpus(request: TrainingRequest, log: Log) -> CorpusSummary:
@@ -176,10 +198,10 @@ def _write_run(output: Path, run: NewRun) -> None:
 
 
 def settings_table(resolved: Resolved) -> Table:
-    """Return a table of the settings that differ from the defaults, and where each comes from."""
+    """Return a table of the settings that differ from the defaults (with --verbose, of all), and their origin."""
     rows = [
         [name, _shorten(str(value), MAX_VALUE_WIDTH), _shorten(origin, MAX_ORIGIN_WIDTH)]
-        for name, value, origin in resolved.changes()
+        for name, value, origin in resolved.changes(with_defaults=is_verbose())
     ]
     return Table(header=["setting", "value", "from"], rows=rows)
 

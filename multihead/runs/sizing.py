@@ -209,6 +209,14 @@ class Sizer:
             f"epochs) at {speed.tokens_per_second:,.0f} target tokens/s.{limit}"
         )
 
+    def training_needed(self, config: RunConfig) -> float:
+        """Return the seconds of the shortest run that learns something; fine-tuning starts with a trained model."""
+        if config.train.base_model:
+            return 0.0
+        speed = self.speed(config)
+        n_steps = min(MIN_WARM_UPS * config.train.warmup, config.train.steps)
+        return n_steps * speed.tokens_per_step * config.train.accumulate / speed.tokens_per_second
+
     def speed(self, config: RunConfig) -> Speed:
         """Return how fast a configuration trains; it is measured once."""
         if config not in self._speeds:

@@ -11,10 +11,11 @@ from pathlib import Path
 
 from rich.console import Console
 
-from multihead.console import Log, log_to
+from multihead.console import Log, is_quiet, log_to
 from multihead.distributed.process_group import ProcessGroup, process_group, under_torchrun
 from multihead.distributed.sharding import shard_like
 from multihead.hardware.device import precision_name
+from multihead.hardware.load import busy_warning
 from multihead.hardware.memory import keep_freed_memory
 from multihead.interop.formats import describe_export_support
 from multihead.model.weights import count_parameters, load_weights, to_tensors
@@ -41,7 +42,7 @@ def train(request: TrainingRequest, console: Console | None = None) -> Path:
     """
     started = time.monotonic()
     with process_group() as group:
-        console = (console or Console(stderr=True)) if group.is_main else Console(quiet=True)
+        console = (console or Console(stderr=True, quiet=is_quiet())) if group.is_main else Console(quiet=True)
         with exclusive(request.output) if group.is_main else contextlib.nullcontext():
             trainer = _make_trainer(request, group, log_to(console), started)
             with TrainingLog(request.output, console, trainer.state.step, enabled=group.is_main) as log:
@@ -55,6 +56,8 @@ def train(request: TrainingRequest, console: Console | None = None) -> Path:
 
 def _make_trainer(request: TrainingRequest, group: ProcessGroup, log: Log, started: float) -> Trainer:
     """Return a trainer at the newest checkpoint, or at the beginning of the run."""
+    if group.is_main and (busy := busy_warning()):
+        log(busy)
     run_config, data = group.on_main(lambda: setup_run(request, log, group.world_size))
     keep_freed_memory()
     trainer = Trainer(run_config, data, SubwordTokenizer.load(data / "tokenizer.json"), group)

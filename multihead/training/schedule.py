@@ -2,6 +2,9 @@
 
 from multihead.config.schema import TrainConfig
 
+PUBLISHING_SECONDS = 30.0  # kept for publishing ...
+PUBLISHING_SHARE = 0.08  # ... or, if that is less, this share of the run
+
 
 def learning_rate(step: int, d_model: int, config: TrainConfig, progress: float = 0.0) -> float:
     """Return the rate of §5.3, eq. (3): linear warmup, then decay with the inverse square root of the step.
@@ -23,4 +26,9 @@ def progress(config: TrainConfig, step: int, seconds: float) -> float:
 
 def training_seconds(config: TrainConfig) -> float:
     """Return how long to train within `minutes`: half a minute, or 8 % of a short run, is left for publishing."""
-    return 60 * config.minutes - min(30.0, 0.08 * 60 * config.minutes)
+    return 60 * config.minutes - min(PUBLISHING_SECONDS, PUBLISHING_SHARE * 60 * config.minutes)
+
+
+def minutes_for(seconds: float) -> float:
+    """Return the smallest `minutes` that leave this much time for training."""
+    return min(seconds / (1 - PUBLISHING_SHARE), seconds + PUBLISHING_SECONDS) / 60

@@ -38,11 +38,12 @@ class Validator:
     config: DataConfig
 
     def metrics(self, bleu_sentences: int) -> Metrics:
-        """Return loss and perplexity on all pairs, and BLEU on the first `bleu_sentences` unless that is 0."""
+        """Return loss and perplexity on all pairs, and greedy BLEU on the first `bleu_sentences` unless that is 0."""
         loss = self.loss()
         metrics = {"valid_loss": loss, "valid_perplexity": perplexity(loss)}
         if bleu_sentences:
             metrics["valid_bleu"] = self.bleu(bleu_sentences)
+            metrics["valid_bleu_pairs"] = min(bleu_sentences, len(self.shards))
         return metrics
 
     @torch.inference_mode()

@@ -1,20 +1,30 @@
 """The first five minutes: what a new user types, mistakes included. Each mistake has a message that says what to do."""
 
 import gzip
+import os
+import re
 import shutil
 import subprocess
+import sys
+import time
 import zipfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from multihead.cli.main import app
-from multihead.console import run_and_report_errors
+from multihead.cli.main import COMMANDS, app
+from multihead.concurrency import n_cores
+from multihead.config.schema import TrainConfig
+from multihead.console import Progress, run_and_report_errors, set_verbosity
+from multihead.hardware import load
 from multihead.storage.files import BUNDLED
 from multihead.text.file_formats import recognize
 from multihead.text.language import looks_like, mostly_looks_like
 from multihead.text.lines import TextInput
+from multihead.training.schedule import minutes_for, training_seconds
 
 Run = Callable[..., "Ended"]
 
@@ -33,7 +43,7 @@ class Ended:
 
 
 @pytest.fixture
-def multihead(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> Run:
+def multihead(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> Iterator[Run]:
     """Run a command in this process, in an empty folder."""
     monkeypatch.chdir(tmp_path)
 
@@ -42,7 +52,8 @@ def multihead(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.Cap
             run_and_report_errors(lambda: app([str(argument) for argument in arguments], prog_name="multihead"))
         return Ended(int(ended.value.code or 0), *capfd.readouterr())
 
-    return run
+    yield run
+    set_verbosity(quiet=False)
 
 
 ENGLISH = [f"This is the sentence of the day, and it is number {n}." for n in range(40)]
@@ -266,6 +277,104 @@ def test_a_folder_that_is_not_a_model(
         (tmp_path / "it" / name).parent.mkdir(exist_ok=True)
         (tmp_path / "it" / name).write_text(content, encoding="utf-8")
     multihead(command, "it", *(["text"] if command == "translate" else [])).refused(1, "it is not a model: ", words)
+
+
+# What a command says
+
+
+def test_the_command_alone_shows_three_ways_to_begin(multihead: Run) -> None:
+    ended = multihead()
+    assert ended.status == 0
+    assert all(line in ended.out for line in ("\nTranslate\n", "\nTrain your own model\n", "\nLearn how it works\n"))
+    assert max(map(len, ended.out.splitlines())) <= 90
+    shown = [line.partition("#")[0].split() for line in ended.out.splitlines() if line.startswith("  multihead ")]
+    assert len(shown) == 6
+    assert {words[1] for words in shown} <= COMMANDS.keys()
+    for words in shown:
+        options = [word for word in words if word.startswith("--")]
+        assert all(option in multihead(words[1], "--help").out for option in options)
+
+
+def test_the_shell_completes_commands() -> None:
+    environment = {
+        **os.environ,
+        "_MULTIHEAD_COMPLETE": "complete_bash",
+        "COMP_WORDS": "multihead tra",
+        "COMP_CWORD": "1",
+    }
+    code = "import sys; sys.argv = ['multihead']; from multihead.cli.main import main; main()"
+    shown = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=False)
+    assert shown.stdout.split() == ["train", "translate"]
+
+
+def test_short_options_are_the_long_ones(multihead: Run, tmp_path: Path) -> None:
+    write(tmp_path / "in.txt", ["Thank you."])
+    assert multihead("translate", "en-de", "-i", "in.txt", "-o", "out.txt", "-q").err == ""
+    assert (tmp_path / "out.txt").read_text(encoding="utf-8") == "Vielen Dank!\n"
+    for command in ("train", "prepare", "translate", "export", "bulk", "inspect", "explain"):
+        shown = multihead(command, "--help").out
+        assert all(re.search(rf"^ +-{name[0]}, --{name}\b", shown, re.MULTILINE) for name in ("output", "quiet"))
+
+
+def test_quiet_silences_and_verbose_tells_more(multihead: Run, tmp_path: Path) -> None:
+    german = ("translate", "en-de", "Wo ist der Bahnhof?")
+    assert multihead(*german, "-q").err == ""
+    assert "looks like German" in multihead(*german).err
+    assert "loaded en-de into " in multihead(*german, "-v").err
+    multihead(*german, "-q", "-v").refused(2, "contradict each other")
+    multihead("translate", "nowhere", "text", "-q").refused(1, "there is no model")  # an error is always shown
+    files = ("--source", write(tmp_path / "a.en", ENGLISH), "--target", write(tmp_path / "a.de", GERMAN))
+    assert multihead("prepare", *files, "-o", "one", "-q").err == ""
+    detail = multihead("prepare", *files, "-o", "two", "-v").err
+    assert "reading and cleaning: 40 pairs, " in detail
+    assert "encoding 40 pairs: " in detail
+
+
+def test_a_long_task_prints_a_line_every_few_seconds() -> None:
+    lines: list[str] = []
+    with Progress(lines.append, "reading and cleaning", interval=0.01) as progress:
+        progress.done = 123_456_789
+        while len(lines) < 3:
+            time.sleep(0.01)
+    assert re.fullmatch(r"reading and cleaning: 123,456,789 pairs, [\d,]+ pairs/s, 0 s", lines[-1])
+    assert max(map(len, lines)) <= 80
+
+
+def test_a_busy_machine_is_reported() -> None:
+    spin = [sys.executable, "-c", "while True: pass"]
+    programs = [subprocess.Popen(spin) for _ in range(n_cores())]
+    try:
+        warning = load.busy_warning()
+    finally:
+        for program in programs:
+            program.kill()
+            program.wait()
+    assert warning and "cores busy" in warning
+
+
+def test_a_machine_that_has_done_nothing_since_is_not_busy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    lines = [f"cpu{core} 10 0 10 1000 0 0 0 0 0 0" for core in range(os.cpu_count() or 1)]
+    monkeypatch.setattr(load, "_STAT", write(tmp_path / "stat", ["cpu 1 1 1 1 1 1 1 1", *lines]))
+    assert load.busy_warning() is None
+
+
+# Too little time
+
+
+def test_a_time_in_which_no_model_can_be_trained_is_refused_with_the_minimum(multihead: Run, tmp_path: Path) -> None:
+    files = ("--source", write(tmp_path / "a.en", ENGLISH * 3), "--target", write(tmp_path / "a.de", GERMAN * 3))
+    run = (*files, "-o", "run", "--preset", "tiny", "--set", "train.warmup=100000", "--set", "train.steps=1000000")
+    ended = multihead("train", *run, "--minutes", "0.5")
+    ended.refused(2, "--minutes 0.5 is too short for a trained model", "the text stays prepared")
+    minimum = re.search(r"Use --minutes (\d+) or more", ended.err)
+    assert minimum and int(minimum[1]) > 1
+    assert not (tmp_path / "run" / "model.safetensors").exists()
+    assert (tmp_path / "run" / "data" / "corpus.json").exists()
+
+
+@given(st.floats(0.1, 1e5))
+def test_the_minimum_leaves_the_time_that_is_needed(seconds: float) -> None:
+    assert training_seconds(TrainConfig(minutes=minutes_for(seconds))) == pytest.approx(seconds)
 
 
 # Input

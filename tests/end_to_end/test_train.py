@@ -64,7 +64,11 @@ def test_a_run_leaves_what_the_contract_promises(quick_request: TrainingRequest)
     assert list((output / "tensorboard").glob("events.out.tfevents.*"))
     records = read_log(output)
     assert {"step", "loss", "perplexity", "learning_rate", "tokens_per_second"} <= records[0].keys()
-    assert "valid_bleu" in records[-1]
+    assert "published_bleu" in records[-1]
+    assert [record for record in records if "valid_bleu" in record]
+    assert "greedy BLEU (4) " in said
+    assert "published BLEU " in said
+    assert max(len(line) for line in said.splitlines() if line.startswith("step ")) <= 80
     assert "all 24 steps are done" in said
     assert "reference" in said
     assert "export formats: ctranslate2, marian, onnx" in said
@@ -140,8 +144,8 @@ def test_what_the_user_sets_is_not_picked(quick_request: TrainingRequest) -> Non
 
 
 def test_a_run_can_be_limited_by_minutes(quick_request: TrainingRequest) -> None:
-    settings = {**QUICK, "train.steps": 100_000, "train.minutes": 0.03}
-    assert "the limit of 0.03 minutes is reached" in talk_of(replace(quick_request, settings=settings))
+    settings = {**QUICK, "train.steps": 100_000, "train.minutes": 0.1}
+    assert "the limit of 0.1 minutes is reached" in talk_of(replace(quick_request, settings=settings))
 
 
 def test_a_run_without_improvement_stops_early(quick_request: TrainingRequest) -> None:
