@@ -1,6 +1,6 @@
-"""Take docs/attention.png and docs/serving.png: `python -m tools.page_pictures docs` (needs Chromium and the extra `dev`).
+"""Take the pictures of both pages, docs/attention.png and docs/serving.png.
 
-Both show the bundled model `en-de`, as `multihead inspect` and `multihead serve` do.
+`python -m tools.page_pictures docs` needs Chromium and the extra `dev`. Both pages show the bundled model `en-de`.
 """
 
 import shutil
@@ -23,7 +23,6 @@ from multihead.serve.service import Service
 from multihead.translation.translator import Translator
 
 SENTENCE = "My sister bought a red bicycle yesterday."
-SIZE = {"width": 1320, "height": 900}
 
 
 def main(folder: Path) -> None:
@@ -36,7 +35,7 @@ def main(folder: Path) -> None:
         maps = translator.attention(SENTENCE, translation)
         write_page(maps, page_file, source=SENTENCE, translation=translation, model_name=translator.name)
         browser = playwright.chromium.launch(executable_path=chromium, args=["--no-sandbox", "--disable-gpu"])
-        page = browser.new_page(viewport=SIZE, color_scheme="light", reduced_motion="reduce")
+        page = browser.new_page(viewport={"width": 1320, "height": 900}, color_scheme="light", reduced_motion="reduce")
         page.goto(page_file.as_uri())
         page.screenshot(path=folder / "attention.png", full_page=True)
         page.goto(f"{address}/#{urlencode({'from': 'en', 'to': 'de', 'q': SENTENCE})}")

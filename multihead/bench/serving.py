@@ -83,7 +83,7 @@ def _server(model: str, engine: str, max_batch: int) -> Iterator[tuple[int, tupl
             output += line
             if line.startswith("ready"):
                 break
-        address, pair = re.search(r":(\d+); loading", output), re.search(r"ready: (\S+) to (\w+)", output)
+        address, pair = re.search(r"http://\S+:(\d+)", output), re.search(r"ready: (\S+) to (\w+)", output)
         if not address or not pair:
             raise UserError(f"the server did not start: {output.strip()}")
         try:
