@@ -136,6 +136,7 @@ def test_a_picture_turns_into_a_table(lesson: "Page") -> None:
 def test_what_if_shows_the_old_and_the_new_translation(lesson: "Page") -> None:
     lesson.evaluate("lesson.app.go(20)")
     lesson.click('[data-focus="knob-cross"]')
+    lesson.wait_for_selector(".outcome dd")
     before, after, difference = lesson.locator(".outcome dd").all_inner_texts()
     assert before == lesson.inner_text(".translation")
     assert after != before

@@ -24,8 +24,8 @@ function step(view) {
     el("p", {}, text("step.reads")),
     el("div", { class: "chips" }, read.map((label, i) => el("span", { class: i === t ? "chip now" : i < t ? "chip" : "chip later" }, el("bdi", {}, label)))),
     el("p", {}, text("step.writes"), " ", el("button", { type: "button", class: "chip now", on: { click: () => update({ s: view.state.s + 1 }) } }, el("bdi", {}, written[t]))),
-    matrix({ rows: heads, columns: read, at: (head, column) => (column > t ? -Infinity : own.at(head, column)), caption: text("step.self", { layer: state.layer + 1 }), kind: "weights" }),
-    matrix({ rows: heads, columns: source, at: (head, column) => cross.at(head, column), caption: text("step.cross", { layer: state.layer + 1 }), kind: "weights" }),
+    matrix({ rows: heads, columns: read, at: own.at, isHidden: (_, column) => column > t, caption: text("step.self", { layer: state.layer + 1 }), kind: "weights" }),
+    matrix({ rows: heads, columns: source, at: cross.at, caption: text("step.cross", { layer: state.layer + 1 }), kind: "weights" }),
     matrix({ rows: [text("step.mean")], columns: source, at: (_, column) => heads.reduce((sum, __, head) => sum + cross.at(head, column), 0) / heads.length, caption: text("step.ribbon"), kind: "weights" }),
   );
 }

@@ -29,9 +29,10 @@ function heads(view) {
         ),
       );
     }
+  const chosen = weightsOf(sublayer, state.head);
   root.append(
     grid,
-    matrix({ rows, columns, at: weightsOf(sublayer, state.head), caption: text("heads.one", { layer: state.layer + 1, head: state.head + 1 }), kind: "weights" }),
+    matrix({ rows, columns, at: (row, column) => Math.max(0, chosen(row, column)), isHidden: (row, column) => chosen(row, column) === -Infinity, caption: text("heads.one", { layer: state.layer + 1, head: state.head + 1 }), kind: "weights" }),
     el("p", { class: "note" }, text(isBySize ? "heads.sizes" : "heads.caution")),
   );
 }

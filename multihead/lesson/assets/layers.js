@@ -21,15 +21,12 @@ function norm(view) {
   const { root, show, text, config, sublayer } = view;
   const rows = rowsOf(view);
   const input = inputOf(config, sublayer);
-  const add = [
-    show(input, { rows, caption: text("matrix.x") }),
-    el("p", { class: "operation" }, "+"),
-    show(`${sublayer}.output`, { rows, caption: text("matrix.output") }),
-    el("p", { class: "operation" }, "="),
-    show(`${sublayer}.sum`, { rows, caption: text("matrix.sum") }),
-  ];
+  const sign = (symbol) => el("p", { class: "operation" }, symbol);
+  const x = show(input, { rows, caption: text("matrix.x") });
+  const output = show(`${sublayer}.output`, { rows, caption: text("matrix.output") });
+  const sum = show(`${sublayer}.sum`, { rows, caption: text("matrix.sum") });
   const normalized = [statistics(view, rows), show(`${sublayer}.norm`, { rows, caption: text("matrix.norm") })];
-  root.append(...(config.norm === "pre" ? [...normalized, ...add] : [...add, ...normalized]));
+  root.append(...(config.norm === "pre" ? [x, ...normalized, output, sign("x + ⋯ ="), sum] : [x, sign("+"), output, sign("="), sum, ...normalized]));
 }
 
 function statistics({ run, text, sublayer }, rows) {

@@ -2,8 +2,6 @@
 
 import { el, number } from "./dom.js";
 import { bars } from "./figures.js";
-import { translate } from "./model.js";
-import { forcedScores } from "./search.js";
 
 /** Sub-layers of the model by their names in the graph. */
 export function sublayers({ encoder_layers: n, decoder_layers: m }) {
@@ -54,25 +52,21 @@ function turn(view, name, node, buttons) {
   compare(view, KNOBS[name](view), node, text(`knob.${name}.look`));
 }
 
-const total = (scores) => scores.reduce((sum, score) => sum + score, 0);
-
-/** Both translations, and how much less likely the old one has become. */
-export function outcome({ model, tokenizer, run, state }, change) {
-  const after = translate(model, tokenizer, run.text, { beam: state.beam, alpha: state.alpha, change });
-  const ids = run.written.slice(0, -1);
-  const before = total(forcedScores(model, run.source, ids));
-  return { after, difference: total(forcedScores(model, run.source, ids, change)) - before };
-}
-
-function compare(view, change, node, look) {
-  const { text, found } = view;
-  const { after, difference } = outcome(view, change);
+/** Show both translations, and how much less likely the old one has become. */
+async function compare(view, change, node, look) {
+  const { text, found, app, run, state } = view;
+  const request = { text: run.text, options: { beam: state.beam, alpha: state.alpha }, source: run.source, target: run.written.slice(0, -1), change };
+  const asked = (app.comparison = {});
+  node.setAttribute("aria-busy", "true");
+  const { after, difference } = await app.runner.run("outcome", request);
+  if (app.comparison !== asked) return; // another part was switched off meanwhile
+  node.removeAttribute("aria-busy");
   const old = new Set(found.text.split(/\s+/));
-  const words = after.text.split(/\s+/).map((word) => el(old.has(word) ? "span" : "mark", {}, el("bdi", {}, word), " "));
+  const words = after.split(/\s+/).map((word) => el(old.has(word) ? "span" : "mark", {}, el("bdi", {}, word), " "));
   node.replaceChildren(
     el("dl", {},
       el("dt", {}, text("whatif.before")), el("dd", {}, el("bdi", {}, found.text)),
-      el("dt", {}, text("whatif.after")), el("dd", { class: "after" }, after.text ? words : text("whatif.nothing")),
+      el("dt", {}, text("whatif.after")), el("dd", { class: "after" }, after ? words : text("whatif.nothing")),
       el("dt", {}, text("whatif.difference")), el("dd", {}, number(difference, 3)),
     ),
     el("p", { class: "note" }, look),
@@ -127,13 +121,14 @@ function importance(view) {
 
 /** A sentence longer than any in training. */
 function longer(view) {
-  const { text, run, model, tokenizer, state } = view;
+  const { text, run, app, state } = view;
   const output = el("p", { class: "after" });
   const count = el("input", { type: "number", id: "copies", min: "1", max: "6", value: "4", "aria-label": text("whatif.copies") });
-  const button = el("button", { type: "button", class: "primary", id: "repeat", on: { click: () => {
+  const button = el("button", { type: "button", class: "primary", id: "repeat", on: { click: async () => {
     const copies = Math.min(6, Math.max(1, Number(count.value) || 1));
-    const found = translate(model, tokenizer, Array(copies).fill(run.text).join(" "), { beam: Math.min(2, state.beam), alpha: state.alpha });
-    output.textContent = found.text;
+    const request = { text: Array(copies).fill(run.text).join(" "), options: { beam: Math.min(2, state.beam), alpha: state.alpha } };
+    output.textContent = "…";
+    output.textContent = (await app.runner.run("translate", request)).text;
   } } }, text("whatif.repeat"));
   return el("div", {}, el("h2", {}, text("whatif.longer")), el("p", { class: "knobs" }, count, button), output, el("p", { class: "note" }, text("whatif.longer.look")));
 }

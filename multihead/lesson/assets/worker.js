@@ -7,6 +7,12 @@ import { forcedScores } from "./search.js";
 export const JOBS = {
   translate: ({ model, tokenizer }, { text, options }) => translate(model, tokenizer, text, options),
 
+  /** The translation by a changed model, and the change in the log-probability of the one that it made before. */
+  outcome: ({ model, tokenizer }, { text, options, source, target, change }) => {
+    const total = (what) => forcedScores(model, source, target, what).reduce((sum, score) => sum + score, 0);
+    return { after: translate(model, tokenizer, text, { ...options, change }).text, difference: total(change) - total() };
+  },
+
   /** Change in the log-probability of a translation when each head is switched off, one after the other. */
   heads: ({ model }, { source, target, names }, report) => {
     const total = (change) => forcedScores(model, source, target, change).reduce((sum, score) => sum + score, 0);
