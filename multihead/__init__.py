@@ -14,14 +14,15 @@ __version__ = "0.2.0"
 # torch takes seconds to import and `multihead --help` does without, so the functions import what they need.
 
 
-def load(name: str | Path, *more: str | Path, engine: str = "auto") -> "Translator":
+def load(name: str | Path, *more: str | Path, engine: str = "auto", threads: int | None = None) -> "Translator":
     """A model to translate with, by its folder or the name of a bundled one; several vote as an ensemble.
 
-    `engine` is auto, torch, ctranslate2 (int8) or ctranslate2:float32.
+    `engine` is auto, torch, ctranslate2 (int8) or ctranslate2:float32. `threads` is the number of cores to use; by
+    default OMP_NUM_THREADS, or else all cores that this process may use.
     """
     from multihead.translation.translator import load as load_translator
 
-    return load_translator(name, *more, engine=engine)
+    return load_translator(name, *more, engine=engine, threads=threads)
 
 
 def train(

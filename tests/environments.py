@@ -5,6 +5,7 @@ import subprocess
 import sys
 import tomllib
 import venv
+from collections.abc import Mapping
 from importlib import metadata
 from pathlib import Path
 
@@ -63,9 +64,11 @@ def make_environment(folder: Path, *extras: str) -> Path:
     return folder / "bin" / "python"
 
 
-def run_in(python: Path, *arguments: str | Path, status: int = 0) -> subprocess.CompletedProcess[str]:
-    """Run `python -m multihead …` there, without this environment's variables."""
-    environment = {"PATH": "/usr/bin:/bin", "HOME": str(python.parents[1]), "LANG": "C.UTF-8"}
+def run_in(
+    python: Path, *arguments: str | Path, status: int = 0, variables: Mapping[str, str] | None = None
+) -> subprocess.CompletedProcess[str]:
+    """Run `python -m multihead …` there, with these environment variables and none of this environment's."""
+    environment = {"PATH": "/usr/bin:/bin", "HOME": str(python.parents[1]), "LANG": "C.UTF-8", **(variables or {})}
     command = [str(python), "-m", "multihead", *map(str, arguments)]
     result = subprocess.run(
         command, capture_output=True, text=True, timeout=240, check=False, env=environment, cwd=python.parents[1]

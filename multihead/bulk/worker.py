@@ -26,7 +26,7 @@ class Worker:
 
     def __init__(self, work: Work) -> None:
         self._work = work
-        self._translator = load(work.model_folder, engine=work.job.engine, n_threads=1)
+        self._translator = load(work.model_folder, engine=work.job.engine, threads=1)
 
     def __call__(self, row: dict[str, Any]) -> dict[str, Any]:
         part = Part(**json.loads(row["part"]))

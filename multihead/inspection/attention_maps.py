@@ -16,7 +16,7 @@ Array = NDArray[np.float32]
 WordLink = tuple[int, int, float]  # source word, target word, weight
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
 class AttentionMaps:
     """The attention weights of one sentence and its translation; each row belongs to a query and sums to 1.
 
@@ -32,6 +32,16 @@ class AttentionMaps:
     alignment_layer: int  # of the decoder: the layer that aligns words best
     # T: of the token that each row predicts, given those before it; empty if it was not recorded
     probabilities: Array = field(default_factory=lambda: np.zeros(0, dtype=np.float32))
+
+    def __repr__(self) -> str:
+        layers, heads = self.cross.shape[:2]
+        n_tokens = f"{len(self.source_tokens)} source tokens, {len(self.target_tokens)} target tokens"
+        return f"AttentionMaps({n_tokens}, {layers} decoder layers, {heads} heads)"
+
+    def _repr_html_(self) -> str:
+        from multihead.inspection.page import render_frame
+
+        return render_frame(self)
 
     def alignment(self) -> Array:
         """Return how much of each target word (row) comes from each source word (column); rows sum to 1."""

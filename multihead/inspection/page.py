@@ -2,28 +2,45 @@
 
 import json
 import re
+from html import escape
 from importlib.resources import files
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from multihead.inspection.attention_maps import Array, AttentionMaps
 from multihead.storage.files import write_text_atomic
 from multihead.text.pieces import word_texts
 
+if TYPE_CHECKING:
+    from multihead.inspection.attention_maps import Array, AttentionMaps
+
 SCALE = 10_000  # weights are written as integers, in units of 1/10,000, to keep the page small
+FRAME_HEIGHT = 720  # pixels, in a notebook
 MODULES = ("dom.js", "colors.js", "map.js", "head.js", "attention.js")  # of the viewer, in the order of their imports
 _IMPORT = re.compile(r'^import \{[^}]*\} from "\./[\w-]+\.js";\n', re.MULTILINE)
 _EXPORT = re.compile(r"^export (?:\{[^}]*\};\n|(?=\w))", re.MULTILINE)
 
 
-def write_page(maps: AttentionMaps, path: Path, *, source: str, translation: str, model_name: str) -> None:
+def write_page(maps: "AttentionMaps", path: Path, *, source: str, translation: str, model_name: str) -> None:
     """Write an HTML file that needs no other file and no network."""
+    write_text_atomic(path, render_page(maps, source=source, translation=translation, model_name=model_name))
+
+
+def render_page(maps: "AttentionMaps", *, source: str, translation: str, model_name: str) -> str:
+    """Return the page."""
     page = asset("attention.html")
     parts = {"__STYLE__": asset("attention.css"), "__VIEWER__": asset("viewer.html"), "__SCRIPT__": _one_script()}
     for mark, text in parts.items():
         page = page.replace(mark, text.strip())
     names = {"source": source, "translation": translation, "model": model_name}
-    write_text_atomic(path, page.replace("__DATA__", _inert_json(names | page_data(maps))))
+    return page.replace("__DATA__", _inert_json(names | page_data(maps)))
+
+
+def render_frame(maps: "AttentionMaps") -> str:
+    """Return the page as a frame for a notebook, which its scripts cannot reach."""
+    source, target = word_texts(maps.source_tokens[:-1]), word_texts(maps.target_tokens[1:])
+    page = render_page(maps, source=" ".join(source), translation=" ".join(target), model_name="")
+    style = f"width: 100%; height: {FRAME_HEIGHT}px; border: 0"
+    return f'<iframe sandbox="allow-scripts" srcdoc="{escape(page)}" style="{style}"></iframe>'
 
 
 def asset(name: str) -> str:
@@ -36,7 +53,7 @@ def _one_script() -> str:
     return "\n".join(_EXPORT.sub("", _IMPORT.sub("", asset(name))) for name in MODULES)
 
 
-def page_data(maps: AttentionMaps) -> dict[str, Any]:
+def page_data(maps: "AttentionMaps") -> dict[str, Any]:
     """Return the data that the viewer draws."""
     return {
         "scale": SCALE,
@@ -63,7 +80,7 @@ def _rounded(probabilities: list[float]) -> list[float]:
     return [float(f"{probability:.4g}") for probability in probabilities]
 
 
-def _to_integers(weights: Array) -> list[Any]:
+def _to_integers(weights: "Array") -> list[Any]:
     numbers: list[Any] = (weights * SCALE).round().astype(int).tolist()
     return numbers
 

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from multihead.concurrency import run_in_subprocess
+from multihead.console import say
 from multihead.errors import UserError
 from multihead.interop.ctranslate2_export import export_ctranslate2
 from multihead.storage.files import cache_folder, is_bundled, sha256, write_text_atomic
@@ -43,6 +44,10 @@ def _candidate_folders(folder: Path) -> Iterator[Path]:
         yield folder / "ctranslate2"
     if cache_folder().is_absolute():  # there may be no home
         yield cache_folder() / "ctranslate2" / hashlib.sha256(bytes(folder.resolve())).hexdigest()[:16]
+    say(
+        f"The CTranslate2 export of {folder.name} cannot be kept: {cache_folder()} is not writable. It is made again "
+        "at every start; set XDG_CACHE_HOME to a folder that is."
+    )
     temporary = Path(tempfile.mkdtemp(prefix="multihead-"))
     atexit.register(shutil.rmtree, temporary, ignore_errors=True)
     yield temporary

@@ -81,10 +81,7 @@ class SubwordTokenizer:
 
         The bytes of a character that is split between pieces are shown as numbers.
         """
-        pieces = self.tokens(ids)
-        if self._is_byte_level:
-            return [show_bytes(bytes(_BYTE_OF[character] for character in piece)) for piece in pieces]
-        return [piece.replace(SENTENCEPIECE_SPACE, " ") for piece in pieces]
+        return readable_pieces(self.tokens(ids), self._is_byte_level)
 
     def word_starts(self, ids: Sequence[int]) -> list[bool]:
         """Return for each id whether a space precedes it."""
@@ -149,6 +146,13 @@ _ALPHABET = sorted(pre_tokenizers.ByteLevel.alphabet())
 _PRINTABLE = [*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)]
 _OTHERS = sorted(set(range(0x100)) - set(_PRINTABLE))
 _BYTE_OF = {chr(byte): byte for byte in _PRINTABLE} | {chr(0x100 + n): byte for n, byte in enumerate(_OTHERS)}
+
+
+def readable_pieces(pieces: Sequence[str], is_byte_level: bool) -> list[str]:
+    """Return the text of each piece of a vocabulary, with its space."""
+    if is_byte_level:
+        return [show_bytes(bytes(_BYTE_OF[character] for character in piece)) for piece in pieces]
+    return [piece.replace(SENTENCEPIECE_SPACE, " ") for piece in pieces]
 
 
 def show_bytes(raw: bytes) -> str:

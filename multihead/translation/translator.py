@@ -42,7 +42,7 @@ class Alternative:
         return {"text": self.text, "score": self.score}
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class Translation:
     """A translated text.
 
@@ -60,6 +60,17 @@ class Translation:
     alignment: list[WordLink] = field(default_factory=list)  # source word, target word, weight
     warnings: list[str] = field(default_factory=list)
     word_weights: list[Array] = field(default_factory=list, repr=False, compare=False)  # as those of an alternative
+    piece_scores: list[float] = field(default_factory=list, compare=False)  # token_scores without end symbols
+
+    def __repr__(self) -> str:
+        from multihead.translation.notebook import describe_translation
+
+        return describe_translation(self)
+
+    def _repr_html_(self) -> str:
+        from multihead.translation.notebook import translation_html
+
+        return translation_html(self)
 
     def as_json(self) -> dict[str, object]:
         """Return the object that `multihead translate --json` prints."""
@@ -99,6 +110,16 @@ class Translator:
         self.segmenter = Segmenter(tokenizer, config.data, max_tokens or longest_segment(config))
         self.guard = Guard(engine, tokenizer, config.data)
         self._load_models = models
+
+    def __repr__(self) -> str:
+        from multihead.translation.notebook import describe_translator
+
+        return describe_translator(self)
+
+    def _repr_html_(self) -> str:
+        from multihead.translation.notebook import translator_html
+
+        return translator_html(self)
 
     @property
     def engine(self) -> Engine:
@@ -190,6 +211,7 @@ class Translator:
             alignment=_alignment(best.word_weights),
             warnings=line.warnings + [warning for result in results for warning in result.warnings],
             word_weights=best.word_weights,
+            piece_scores=[score for one in hypotheses for score in one.token_scores[: len(one.tokens)]],
         )
 
     def _versions(self, line: SourceLine, results: list[GuardedResult], config: SearchConfig) -> list[Alternative]:
@@ -254,10 +276,10 @@ def _chunks(texts: Iterable[str], size: int) -> Iterator[list[str]]:
         yield chunk
 
 
-def load(name: str | Path, *more: str | Path, engine: str = "auto", n_threads: int | None = None) -> Translator:
+def load(name: str | Path, *more: str | Path, engine: str = "auto", threads: int | None = None) -> Translator:
     """Load a model by its folder or name; with several models, an ensemble.
 
-    `n_threads` is the number of cores to use; by default OMP_NUM_THREADS, else all cores that this process may use.
+    `threads` is the number of cores to use; by default OMP_NUM_THREADS, else all cores that this process may use.
     """
     check_engine(engine)
     folders = [ModelFolder.open(find_model(one)) for one in (name, *more)]
@@ -269,7 +291,7 @@ def load(name: str | Path, *more: str | Path, engine: str = "auto", n_threads: i
         tokenizer,
         folders[0].config,
         Path(name).name,
-        choose_engine(engine, folders, models, n_threads),
+        choose_engine(engine, folders, models, threads),
         models,
         folders[0].search,
         min(folders[0].config.data.max_length, *(folder.config.model.max_len - 1 for folder in folders)),

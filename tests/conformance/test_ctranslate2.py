@@ -562,13 +562,14 @@ def test_the_export_of_a_read_only_model_is_kept_in_the_users_cache(
 
 
 def test_without_any_cache_an_export_lasts_as_long_as_the_process(
-    unwritable: ModelFolder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    unwritable: ModelFolder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(unwritable.path / "ctranslate2"))
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
     export = cached_export(unwritable, "float32")
     assert export.is_relative_to(tmp_path)
     assert (export / "model.bin").exists()
+    assert "cannot be kept" in capsys.readouterr().err
 
 
 def test_concurrent_requests_make_one_export(tmp_path: Path) -> None:

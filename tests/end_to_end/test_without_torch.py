@@ -5,11 +5,13 @@ import socket
 import subprocess
 import time
 import urllib.request
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 
 import pytest
 
-from tests.environments import imports, make_environment, run_in
+from tests.environments import ROOT, imports, make_environment, run_in
 
 SENTENCE, TRANSLATION = "Where is the station?", "Wo ist der Bahnhof?"
 
@@ -48,6 +50,34 @@ def test_the_first_word_waits_for_nothing_that_it_does_not_need(core: Path) -> N
     code = f"import sys; sys.argv = {command}; from multihead.cli.main import main; main()"
     heavy = "torch pydantic filelock rich sacrebleu sacremoses huggingface_hub"
     assert imports(core, code, heavy) == []
+
+
+@pytest.mark.parametrize("home", ["/dev/null", "/nowhere", ""])
+def test_a_home_that_cannot_be_written_is_replaced_by_a_temporary_folder(core: Path, home: str) -> None:
+    """Not even root can write below /dev/null."""
+    cache = {"XDG_CACHE_HOME": "/dev/null/cache"} if home != "/dev/null" else {}
+    result = run_in(core, "translate", "en-de", SENTENCE, variables={"HOME": home, **cache})
+    assert result.stdout == f"{TRANSLATION}\n"
+    assert "cannot be kept" in result.stderr
+    assert "XDG_CACHE_HOME" in result.stderr
+
+
+def test_a_read_only_installation_translates(core: Path, tmp_path: Path) -> None:
+    """The export of a bundled model is never written into the package."""
+    before = sorted((ROOT / "multihead" / "bundled").rglob("*"))
+    run_in(core, "translate", "en-de", SENTENCE, variables={"XDG_CACHE_HOME": str(tmp_path / "missing" / "cache")})
+    assert sorted((ROOT / "multihead" / "bundled").rglob("*")) == before
+    assert list((tmp_path / "missing" / "cache").rglob("model.bin"))
+
+
+def test_two_processes_that_build_the_export_at_once_make_one_valid_export(core: Path, tmp_path: Path) -> None:
+    with ThreadPoolExecutor(2) as pool:
+        start = partial(run_in, core, "translate", "en-de", SENTENCE, variables={"XDG_CACHE_HOME": str(tmp_path)})
+        results = list(pool.map(lambda _: start(), range(2)))
+    assert [result.stdout for result in results] == [f"{TRANSLATION}\n"] * 2
+    exports = list(tmp_path.rglob("model.bin"))
+    assert len(exports) == 1
+    assert not list(tmp_path.rglob("*.partial"))
 
 
 def test_it_evaluates(core: Path, text: tuple[Path, Path]) -> None:
