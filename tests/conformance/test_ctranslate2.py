@@ -14,7 +14,7 @@ import pytest
 import torch
 from tokenizers import Tokenizer
 
-from multihead.config.schema import ModelConfig, SearchConfig
+from multihead.config.schema import ModelConfig, ModelSearch, SearchConfig
 from multihead.errors import UserError
 from multihead.interop import ctranslate2_export, export_cache
 from multihead.interop.ctranslate2_export import _names, export_ctranslate2, quantize, unsupported_by_ctranslate2
@@ -29,6 +29,7 @@ from multihead.storage.shortlist import Shortlist
 from multihead.text.tokenizer import BOS_ID, EOS_ID, NEVER_GENERATED, PAD_ID, SPECIAL_TOKENS, SubwordTokenizer
 from multihead.translation.engine import EMPTY_HYPOTHESIS, Hypothesis, SearchResult, length_penalty
 from multihead.translation.engines.ctranslate2_engine import CTranslate2Engine
+from multihead.translation.engines.torch_engine import TorchEngine
 from multihead.translation.search.beam import search
 from tests.conftest import copy_or_reverse, segments_of, store_model, tiny_shape
 
@@ -183,7 +184,7 @@ class Learned:
 def learned(trained: Path, tmp_path_factory: pytest.TempPathFactory) -> Learned:
     model, tokenizer, config = load_model(trained)
     folder = tmp_path_factory.mktemp("ctranslate2") / "float32"
-    export_ctranslate2(ModelFolder.open(trained), folder)
+    export_ctranslate2(store_model(folder.with_name("model"), model, tokenizer), folder)  # without its shortlist
     rng = random.Random(1)
     odd = [" ".join(rng.choices("abcxyz123", k=rng.randint(1, 12))) for _ in range(32)]
     segments = tokenizer.encode_batch([source for source, _ in copy_or_reverse(32, seed=5)] + odd)
@@ -211,7 +212,7 @@ def test_a_shortlist_bars_words(learned: Learned) -> None:
     folder, word = learned.folder.with_name("short"), learned.segments[0][0]
     nothing = np.full((learned.model.config.vocab_size, 1), EOS_ID)
     shortlist = Shortlist(nothing, np.array([word]))
-    model = store_model(folder.with_name("model"), learned.model, learned.tokenizer, shortlist)
+    model = store_model(folder.with_name("short-model"), learned.model, learned.tokenizer, shortlist)
     export_ctranslate2(model, folder)
     engine = CTranslate2Engine(folder, learned.model.config)
     for segment in learned.segments[:8]:
@@ -323,6 +324,119 @@ def test_int8_says_nearly_always_the_same(learned: Learned, five_hundred: Segmen
         )
     ]
     assert sum(same) >= 0.97 * len(same)
+
+
+# Details: the attention of the alignment layer, and token scores
+
+DETAILED = [
+    SearchConfig(),
+    SearchConfig(beam=1),
+    SearchConfig(n_best=4),
+    SearchConfig(max_extra=0),  # many are truncated
+    SearchConfig(beam=1, no_repeat=1),  # CTranslate2 renormalizes
+    SearchConfig(beam=1, min_length=3),
+    SearchConfig(shortlist=False),
+]
+TOLERANCE = 1e-4  # in float32, of a weight and of a sum of log-probabilities
+INT8_TOLERANCE = 0.1  # nats; 0.04 was measured on 500 sentences in batches, 0.02 one by one
+
+
+def compare_details(
+    found: Sequence[SearchResult], expected: Sequence[SearchResult], n_best: int, tolerance: float = TOLERANCE
+) -> int:
+    """Compare the details of hypotheses that both engines found; return how many they are."""
+    n_compared = 0
+    for one, other in zip(found, expected, strict=True):
+        by_tokens = {tuple(hypothesis.tokens): hypothesis for hypothesis in other.best(n_best)}
+        for hypothesis in one.best(n_best):
+            assert len(hypothesis.token_scores) == hypothesis.length
+            assert sum(hypothesis.token_scores) == pytest.approx(hypothesis.log_prob, abs=TOLERANCE)
+            if twin := by_tokens.get(tuple(hypothesis.tokens)):
+                assert hypothesis.attention is not None
+                assert twin.attention is not None
+                np.testing.assert_allclose(hypothesis.attention, twin.attention, atol=TOLERANCE)
+                np.testing.assert_allclose(hypothesis.token_scores, twin.token_scores, atol=tolerance)
+                n_compared += 1
+    return n_compared
+
+
+@pytest.mark.parametrize("alone", [True, False])
+@pytest.mark.parametrize("config", DETAILED, ids=repr)
+def test_attention_and_token_scores_are_those_of_torch(learned: Learned, config: SearchConfig, alone: bool) -> None:
+    engine = CTranslate2Engine(learned.folder, learned.model.config, n_threads=2, one_sentence_per_batch=alone)
+    segments = segments_of(learned.segments)
+    expected = TorchEngine([learned.model]).search(segments, config, details=True)
+    found = engine.search(segments, config, details=True)
+    assert compare_details(found, expected, config.n_best) >= 0.9 * len(segments)
+
+
+@pytest.mark.parametrize("layer", [0, 1, None])
+def test_the_attention_is_that_of_the_layer_in_config_json(learned: Learned, tmp_path: Path, layer: int | None) -> None:
+    model = store_model(tmp_path / "model", learned.model, learned.tokenizer)
+    model = replace(model, search=ModelSearch(alignment_layer=layer))
+    export_ctranslate2(model, tmp_path / "export")
+    engine = CTranslate2Engine(tmp_path / "export", learned.model.config)
+    segments = segments_of(learned.segments[:8])
+    expected = TorchEngine([learned.model], alignment_layer=model.alignment_layer)
+    assert compare_details(
+        engine.search(segments, SearchConfig(), details=True), expected.search(segments, SearchConfig(), True), 1
+    )
+    other = TorchEngine([learned.model], alignment_layer=1 - model.alignment_layer)
+    with pytest.raises(AssertionError):
+        compare_details(
+            engine.search(segments, SearchConfig(), details=True), other.search(segments, SearchConfig(), True), 1
+        )
+
+
+@pytest.mark.parametrize("alone", [True, False])
+def test_token_scores_with_a_shortlist_are_those_of_the_search(learned: Learned, tmp_path: Path, alone: bool) -> None:
+    """In a batch, the shortlists of its sentences are united, so that only single sentences equal ours."""
+    candidates = np.random.default_rng(1).integers(
+        4, learned.model.config.vocab_size, (learned.model.config.vocab_size, 2)
+    )
+    shortlist = Shortlist(candidates, np.arange(4, 12))
+    export_ctranslate2(
+        store_model(tmp_path / "model", learned.model, learned.tokenizer, shortlist), tmp_path / "export"
+    )
+    engine = CTranslate2Engine(tmp_path / "export", learned.model.config, one_sentence_per_batch=alone)
+    segments = segments_of(learned.segments)
+    found = engine.search(segments, SearchConfig(), details=True)
+    expected = TorchEngine([learned.model], shortlist).search(segments, SearchConfig(), details=True)
+    if alone:
+        # CTranslate2 also leaves probability to <unk> and <s>, which our shortlist forbids.
+        assert compare_details(found, expected, 1, tolerance=10 * TOLERANCE) >= 0.9 * len(segments)
+    full = engine.search(segments, SearchConfig(shortlist=False), details=True)
+    assert any(
+        abs(one.best(1)[0].log_prob - other.best(1)[0].log_prob) > 100 * TOLERANCE
+        for one, other in zip(found, full, strict=True)
+    )  # the shortlist matters
+    for one in found:
+        best = one.best(1)[0]
+        assert sum(best.token_scores) == pytest.approx(best.log_prob, abs=TOLERANCE)
+
+
+@pytest.mark.parametrize("shape", [{}, {"norm": "pre", "d_k": 4, "d_v": 2}, {"positions": "relative"}], ids=repr)
+def test_details_of_every_kind_of_layer(shape: dict[str, object], tmp_path: Path) -> None:
+    model, segments = random_model(**shape), segments_of([*random_segments(8, longest=9), []])
+    config = SearchConfig(max_extra=4)
+    found = engine_of(model, tmp_path / "export").search(segments, config, details=True)
+    expected = TorchEngine([model]).search(segments, config, details=True)
+    assert compare_details(found[:-1], expected[:-1], 1) >= 6
+
+
+def test_details_change_no_translation(learned: Learned, trained: Path, tmp_path: Path) -> None:
+    export_ctranslate2(ModelFolder.open(trained), tmp_path / "int8", "int8")
+    for alone in (True, False):
+        engine = CTranslate2Engine(tmp_path / "int8", learned.model.config, one_sentence_per_batch=alone)
+        plain, detailed = (
+            engine.search(segments_of(learned.segments), SearchConfig(), details) for details in (False, True)
+        )
+        assert best_tokens(detailed) == best_tokens(plain)
+        assert best_scores(detailed) == best_scores(plain)
+        for one in detailed:
+            best = one.best(1)[0]
+            assert sum(best.token_scores) == pytest.approx(best.log_prob, abs=INT8_TOLERANCE)
+        assert all(not one.best(1)[0].token_scores and one.best(1)[0].attention is None for one in plain)
 
 
 # Limits
@@ -497,6 +611,14 @@ def test_an_export_of_other_weights_is_made_again(tmp_path: Path) -> None:
     before = made(export)
     assert cached_export(store(tmp_path, model), "float32") == export
     assert made(export) > before
+
+
+def test_an_export_with_another_alignment_layer_is_made_again(tmp_path: Path) -> None:
+    model = stored(random_model(), tmp_path / "export")
+    first = cached_export(model, "float32")
+    before = sha256(first / "model.bin")
+    assert cached_export(replace(model, search=ModelSearch(alignment_layer=0)), "float32") == first
+    assert sha256(first / "model.bin") != before
 
 
 @pytest.mark.parametrize("content", ["{", "[]", "{}", '{"format": 1}'])

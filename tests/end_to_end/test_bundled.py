@@ -1,6 +1,7 @@
 """The model that comes with the package: found by name, small, licensed, and sensible."""
 
 import unicodedata
+from dataclasses import replace
 from itertools import islice
 from pathlib import Path
 
@@ -8,6 +9,7 @@ import pytest
 
 import multihead
 from multihead.evaluation.metrics import bleu
+from multihead.inspection.attention_maps import best_alignment_layer, word_links
 from multihead.interop.hub import find_model
 from multihead.storage.files import BUNDLED
 from multihead.storage.model_folder import ModelFolder
@@ -57,6 +59,24 @@ def test_the_default_search_scores_like_the_exact_one() -> None:
     exact = multihead.load("en-de", engine="torch").translate(sources, shortlist=False, guard=False)
     scores = [bleu([one.text for one in found], references, "de") for found in (default, exact)]
     assert scores[0] >= scores[1] - 0.3
+
+
+@pytest.mark.parametrize("name", ["en-de", "lesson"])
+def test_its_alignment_layer_is_right_for_nearly_every_sentence(name: str) -> None:
+    """Chosen for each sentence, it would be another one for 3 of 200 (tolerance: 6), and change few links (1 %)."""
+    folder = Path(__file__).parents[3] / "shared" / "data" / "tatoeba" / "en-de"
+    if not folder.is_dir():
+        pytest.skip("Tatoeba is not on this machine")
+    translator = multihead.load(name, engine="torch")
+    n_others, links, twins = 0, list[tuple[int, int]](), list[tuple[int, int]]()
+    for text in islice(TextInput.open(folder / "valid.en.gz"), 200):
+        maps = translator.attention(text, beam=1)
+        own = best_alignment_layer([maps.cross])
+        n_others += own != maps.alignment_layer
+        links += [link[:2] for link in word_links(maps.alignment())]
+        twins += [link[:2] for link in word_links(replace(maps, alignment_layer=own).alignment())]
+    assert n_others <= 6
+    assert sum(link == twin for link, twin in zip(links, twins, strict=True)) >= 0.99 * len(links)
 
 
 def test_names_and_numbers_are_kept(en_de: Translator) -> None:

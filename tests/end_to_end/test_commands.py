@@ -67,7 +67,7 @@ def test_a_reader_that_has_seen_enough_ends_the_command_quietly(trained: Path, t
 
 def test_json_has_every_part(trained: Path) -> None:
     line = json.loads(multihead("translate", trained, "--json", "--n-best", "2", "reverse a b").stdout)
-    assert {"text", "score", "tokens", "alternatives", "alignment", "warnings"} <= line.keys()
+    assert {"text", "score", "tokens", "token_scores", "alternatives", "alignment", "warnings"} <= line.keys()
     assert (line["text"], len(line["alternatives"])) == ("b a", 1)
 
 

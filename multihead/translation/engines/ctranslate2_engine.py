@@ -134,7 +134,7 @@ class CTranslate2Engine:
             futures = self._translator.translate_batch([self._to_pieces(ids) for ids in batch], **options_of_batch)
             pending += zip(places, futures, strict=True)
             neighbors |= {place: [sentences[place]] if self._one_sentence_per_batch else batch for place in places}
-        results = {place: self._read(future.result(), config, options) for place, future in pending}
+        results = {place: self._read(future.result(), sentences[place], config, options) for place, future in pending}
         if options.details and config.beam > 1 and not self._one_sentence_per_batch:
             self._correct_first_rows(sentences, results)
         if options.has_constraints:
@@ -148,7 +148,7 @@ class CTranslate2Engine:
     def _to_pieces(self, ids: Sequence[int]) -> list[str]:
         return [self._pieces[id] for id in ids]
 
-    def _read(self, output: Any, config: SearchConfig, options: SearchPass) -> SearchResult:
+    def _read(self, output: Any, source: list[int], config: SearchConfig, options: SearchPass) -> SearchResult:
         """Convert a result of the library, whose score is the log-probability over length^penalty.
 
         The length includes the end symbol, which the library returns too. An empty sentence in its own batch is not
@@ -163,7 +163,7 @@ class CTranslate2Engine:
             is_finished = ids[-1:] == [EOS_ID]
             hypothesis = _hypothesis(ids[: len(ids) - is_finished], log_prob, is_finished, config.penalty)
             if rows is not None:
-                hypothesis = replace(hypothesis, attention=_attention(rows, len(hypothesis.tokens)))
+                hypothesis = replace(hypothesis, attention=_attention(rows[: len(hypothesis.tokens)], len(source)))
             (result.finished if is_finished else result.truncated).append(hypothesis)
         return result
 
@@ -184,7 +184,7 @@ class CTranslate2Engine:
         for result, step in zip(results.values(), steps, strict=True):
             for one in result.finished + result.truncated:
                 if one.attention is not None and one.tokens:
-                    one.attention[0] = _attention(step.attention[0], 1)[0]
+                    one.attention[0] = _attention(step.attention[0], one.attention.shape[1])[0]
 
     def _add_token_scores(
         self,
@@ -238,9 +238,9 @@ def _torch_threads_restored() -> Iterator[None]:
             torch.set_num_threads(n_threads)
 
 
-def _attention(rows: Sequence[Sequence[float]], n_tokens: int) -> Array:
-    """Return the rows of the tokens, without that of the end symbol; the library leaves out the source's end symbol."""
-    return between_pieces(np.array(rows, dtype=np.float32).reshape(len(rows), -1)[:n_tokens])
+def _attention(rows: Sequence[Sequence[float]], n_source: int) -> Array:
+    """Return rows of the library, which leaves out the end symbol of the source, so that they sum to 1 again."""
+    return between_pieces(np.array(rows, dtype=np.float32).reshape(len(rows), n_source))
 
 
 def _hypothesis(tokens: list[int], log_prob: float, finished: bool, alpha: float) -> Hypothesis:

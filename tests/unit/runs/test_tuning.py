@@ -6,6 +6,8 @@ import numpy as np
 import pytest
 
 from multihead.config.schema import BEAM, TrainConfig
+from multihead.inspection.attention_maps import word_links
+from multihead.inspection.record import record_attention
 from multihead.model.transformer import Transformer
 from multihead.model.weights import load_model
 from multihead.runs.tuning import Tuner, ValidationText, _best
@@ -82,3 +84,26 @@ def test_hypotheses_are_ranked_as_the_search_ranks_them(loaded: Loaded) -> None:
     assert _best(one, 0.0) == one.finished[0].tokens
     assert _best(one, 1.5) == one.finished[1].tokens
     assert len(one.finished) <= BEAM
+
+
+def test_the_alignment_layer_is_the_one_whose_words_follow_the_task(loaded: Loaded) -> None:
+    """Of a model that copies and reverses, it is the layer that links each word to itself most often."""
+    model, tokenizer = loaded
+    pairs = copy_or_reverse(40, seed=7)
+    tuner = Tuner(model, tokenizer, validation_text(tokenizer, pairs))
+    layer = tuner.tune(TrainConfig(), []).search.alignment_layer
+    n_right = [0, 0]
+    for source, target in pairs:
+        for number in range(2):
+            args = tokenizer.encode(source), tokenizer.encode(target)
+            maps = record_attention(model, tokenizer, *args, alignment_layer=number)
+            links = word_links(maps.alignment())
+            n_right[number] += sum(source.split()[one] == target.split()[other] for one, other, _ in links)
+    assert layer == n_right.index(max(n_right))
+
+
+def test_the_alignment_layer_takes_text_as_long_as_the_model(loaded: Loaded) -> None:
+    model, tokenizer = loaded
+    long = "copy " + "a " * 3 * model.config.max_len
+    tuner = Tuner(model, tokenizer, validation_text(tokenizer, [("copy a", long), ("copy b", "b")]))
+    assert tuner.best_alignment_layer() in (0, 1)

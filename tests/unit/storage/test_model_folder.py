@@ -153,3 +153,26 @@ def test_a_folder_is_read_without_torch(tmp_path: Path) -> None:
     result = subprocess.run(command, capture_output=True, text=True, check=True)
     n_parameters, n_arrays = stored.n_parameters, len(stored.weights())
     assert result.stdout == f"{n_parameters} {n_arrays} {TOKENIZER.vocab_size} None\n"
+
+
+@pytest.mark.parametrize(("stored", "layer"), [(None, 1), (0, 0), (1, 1)])
+def test_the_alignment_layer_is_the_last_unless_the_model_names_one(
+    tmp_path: Path, stored: int | None, layer: int
+) -> None:
+    store_model(tmp_path, make_model(decoder_layers=2), TOKENIZER)
+    document = json.loads((tmp_path / "config.json").read_text())
+    search = {} if stored is None else {"alignment_layer": stored}
+    (tmp_path / "config.json").write_text(json.dumps({**document, "search": search}))
+    assert ModelFolder.open(tmp_path).alignment_layer == layer
+
+
+@pytest.mark.parametrize(
+    ("stored", "message"),
+    [(2, r"search\.alignment_layer=2, but there are 2 layers"), (-1, "alignment_layer"), ("x", "alignment_layer")],
+)
+def test_an_alignment_layer_that_does_not_exist_is_refused(tmp_path: Path, stored: object, message: str) -> None:
+    store_model(tmp_path, make_model(decoder_layers=2), TOKENIZER)
+    document = json.loads((tmp_path / "config.json").read_text())
+    (tmp_path / "config.json").write_text(json.dumps({**document, "search": {"alignment_layer": stored}}))
+    with pytest.raises(UserError, match=message):
+        print(ModelFolder.open(tmp_path).alignment_layer)

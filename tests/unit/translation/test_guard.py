@@ -22,9 +22,11 @@ class ScriptedEngine:
     def __init__(self, first: str, again: str = "") -> None:
         self.first, self.again = first, again
         self.calls: list[SearchConfig] = []
+        self.details: list[bool] = []
 
     def search(self, segments: Sequence[Segment], config: SearchConfig, details: bool = False) -> list[SearchResult]:
         self.calls.append(config)
+        self.details.append(details)
         text = self.first if len(self.calls) == 1 else self.again
         hypothesis = Hypothesis(tokens=TOKENIZER.encode(text) if text else [], log_prob=-1.0, score=-1.0)
         return [SearchResult(finished=[hypothesis]) for _ in segments]
@@ -59,6 +61,16 @@ def test_a_fault_that_remains_is_kept_and_flagged(first: str, fault: str) -> Non
     result = guarded(ScriptedEngine(first, first), SOURCE)
     assert result.candidates[0].text == first
     assert result.warnings[0].startswith(f"{fault}: the ")
+
+
+@pytest.mark.parametrize("details", [False, True])
+@pytest.mark.parametrize("beam", [1, 4])
+def test_a_second_search_returns_details_of_every_candidate_that_may_be_chosen(details: bool, beam: int) -> None:
+    engine = ScriptedEngine("", "Ein Mann")
+    guard = Guard(engine, TOKENIZER, DataConfig(source_lang="en", target_lang="de"))
+    guard.search([Segment(TOKENIZER.encode(SOURCE))], SearchConfig(beam=beam), details)
+    assert engine.details == [details, details]
+    assert [config.n_best for config in engine.calls] == [1, min(2, beam)]
 
 
 def test_without_the_guard_nothing_is_searched_again() -> None:

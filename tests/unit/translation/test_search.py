@@ -9,6 +9,7 @@ from torch import Tensor
 
 from multihead.config.schema import SearchConfig
 from multihead.errors import UsageError
+from multihead.model.build import build_model
 from multihead.model.transformer import Transformer
 from multihead.text.tokenizer import BOS_ID, EOS_ID, PAD_ID, UNK_ID
 from multihead.translation.engine import length_penalty
@@ -19,7 +20,7 @@ from tests.conftest import tiny_shape
 def make(seed: int = 1, **changes: object) -> Transformer:
     """A random model that is fairly sure of itself, and that ends its sentences now and then."""
     torch.manual_seed(seed)
-    model = Transformer(tiny_shape(**{"max_len": 64, "tie_embeddings": "none", **changes})).eval()
+    model = build_model(tiny_shape(**{"max_len": 64, "tie_embeddings": "none", **changes})).eval()
     model.output.weight.data *= 3
     model.output.weight.data[EOS_ID] *= 1.5
     return model

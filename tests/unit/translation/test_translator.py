@@ -1,12 +1,14 @@
 """A translation for each text, in order, the same whatever the other texts are."""
 
 import itertools
+import json
 import random
 import re
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 from hypothesis import HealthCheck, given, settings
@@ -19,6 +21,7 @@ from multihead.errors import UsageError, UserError
 from multihead.model.transformer import Transformer
 from multihead.text.lines import TextInput
 from multihead.text.tokenizer import SubwordTokenizer
+from multihead.translation.engine import length_penalty
 from multihead.translation.engines import ctranslate2_engine, torch_engine
 from multihead.translation.engines.torch_engine import TorchEngine
 from multihead.translation.translator import Alternative, Translation, Translator, as_line
@@ -215,6 +218,58 @@ def test_the_alignment_of_a_reversed_sentence_runs_backwards(trained: Path) -> N
     (result,) = translator.stream(["reverse a b c d e"], SearchConfig(), details=True)
     sources = [source for source, _, _ in result.alignment]
     assert sum(one > other for one, other in itertools.pairwise(sources)) >= 3
+
+
+@pytest.mark.parametrize(("engine", "tolerance"), [("torch", 1e-4), ("ctranslate2:float32", 1e-4), ("auto", 0.1)])
+@pytest.mark.parametrize("alpha", [0.6, 1.5])
+def test_token_scores_add_up_to_the_score_times_the_length_penalty(
+    trained: Path, engine: str, tolerance: float, alpha: float
+) -> None:
+    """`auto` computes in int8, where another batch changes sums by hundredths of a nat."""
+    texts = [source for source, _ in copy_or_reverse(20, seed=9)] + ["copy q r s", "a b a b a b"]
+    for one in multihead.load(trained, engine=engine).translate(texts, alpha=alpha):
+        assert len(one.token_scores) == len(one.tokens) + 1
+        assert max(one.token_scores) <= 0
+        penalty = length_penalty(len(one.token_scores), alpha)
+        assert sum(one.token_scores) == pytest.approx(one.score * penalty, abs=tolerance)
+
+
+def test_alignments_of_both_engines_agree(trained: Path) -> None:
+    """In float32 to the fifth digit; in int8 the same words, and weights to the second."""
+    texts = [source for source, _ in copy_or_reverse(40, seed=9)]
+    expected = multihead.load(trained, engine="torch").translate(texts)
+    for engine, tolerance in (("ctranslate2:float32", 1e-5), ("auto", 0.05)):
+        found = multihead.load(trained, engine=engine).translate(texts)
+        same = [(one, other) for one, other in zip(found, expected, strict=True) if one.text == other.text]
+        assert len(same) >= 38
+        links = [pair for one, other in same for pair in zip(one.alignment, other.alignment, strict=True)]
+        assert sum(link[:2] == twin[:2] for link, twin in links) >= 0.99 * len(links)
+        for one, other in same:
+            np.testing.assert_allclose(one.word_weights[0], other.word_weights[0], atol=tolerance)
+
+
+def test_the_token_scores_of_a_paragraph_are_those_of_its_sentences() -> None:
+    translator = multihead.load("en-de")
+    sentences = translator.translate(["Good morning.", "Where is Tom?"])
+    paragraph = translator.translate("Good morning. Where is Tom?")
+    assert paragraph.token_scores == [score for one in sentences for score in one.token_scores]
+    assert len(paragraph.token_scores) == len(paragraph.tokens) + 2
+
+
+def test_details_are_left_out_where_nobody_asks_for_them(trained: Path) -> None:
+    (result,) = multihead.load(trained).stream(["copy a b"], SearchConfig())
+    assert (result.alignment, result.token_scores, result.word_weights) == ([], [], [])
+
+
+def test_json_has_these_keys(trained: Path) -> None:
+    result = multihead.load(trained).translate("reverse a b c", n_best=2)
+    line = json.loads(as_line(result, as_json=True))
+    assert set(line) == {
+        *("text", "score", "tokens", "token_scores", "source_tokens", "alternatives", "alignment", "warnings")
+    }
+    assert [set(other) for other in line["alternatives"]] == [{"text", "score"}]
+    assert line["token_scores"] == result.token_scores
+    assert [tuple(link) for link in line["alignment"]] == result.alignment
 
 
 def test_attention_has_every_layer_and_head(trained: Path) -> None:
