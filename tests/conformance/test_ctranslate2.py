@@ -402,9 +402,8 @@ def test_token_scores_with_a_shortlist_are_those_of_the_search(learned: Learned,
     segments = segments_of(learned.segments)
     found = engine.search(segments, SearchConfig(), details=True)
     expected = TorchEngine([learned.model], shortlist).search(segments, SearchConfig(), details=True)
-    if alone:
-        # CTranslate2 also leaves probability to <unk> and <s>, which our shortlist forbids.
-        assert compare_details(found, expected, 1, tolerance=10 * TOLERANCE) >= 0.9 * len(segments)
+    if alone:  # of text like the training text; elsewhere <unk> is probable, which only CTranslate2 allows
+        assert compare_details(found[:32], expected[:32], 1, tolerance=10 * TOLERANCE) >= 30
     full = engine.search(segments, SearchConfig(shortlist=False), details=True)
     assert any(
         abs(one.best(1)[0].log_prob - other.best(1)[0].log_prob) > 100 * TOLERANCE

@@ -210,20 +210,24 @@ class CTranslate2Engine:
             hypotheses[rank] = replace(hypotheses[rank], token_scores=one)
 
     def _rescore(self, sentences: Sequence[list[int]], results: dict[int, SearchResult], config: SearchConfig) -> None:
-        """Replace the log-probabilities of finished hypotheses by the model's own.
+        """Replace the log-probabilities of hypotheses by the model's own.
 
         CTranslate2 renormalizes after forbidding tokens, our search does not.
         """
-        finished = [(place, one) for place, result in results.items() for one in result.finished]
-        sources = [self._to_pieces(sentences[place]) for place, _ in finished]
-        targets = [self._to_pieces(one.tokens) for _, one in finished]
+        found = [
+            (place, hypotheses, rank)
+            for place, result in results.items()
+            for hypotheses in (result.finished, result.truncated)
+            for rank in range(len(hypotheses))
+        ]
+        sources = [self._to_pieces(sentences[place]) for place, *_ in found]
+        targets = [self._to_pieces(hypotheses[rank].tokens) for _, hypotheses, rank in found]
         scores = self._translator.score_batch(sources, targets, max_input_length=0, **BATCHING)
-        for result in results.values():
-            result.finished.clear()
-        for (place, one), score in zip(finished, scores, strict=True):
-            hypothesis = _hypothesis(one.tokens, math.fsum(score.log_probs), True, config.penalty)
-            detailed = replace(hypothesis, attention=one.attention, token_scores=score.log_probs)
-            results[place].finished.append(detailed)
+        for (_, hypotheses, rank), score in zip(found, scores, strict=True):
+            one = hypotheses[rank]
+            log_probs = score.log_probs[: one.length]
+            rescored = _hypothesis(one.tokens, math.fsum(log_probs), one.finished, config.penalty)
+            hypotheses[rank] = replace(rescored, attention=one.attention, token_scores=log_probs)
 
 
 @contextlib.contextmanager
