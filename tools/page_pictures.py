@@ -1,4 +1,4 @@
-"""Take the pictures of both pages, docs/attention.png and docs/serving.png.
+"""Take the pictures of both pages, docs/attention.png, docs/serving.png and its top, docs/translate.png.
 
 `python -m tools.page_pictures docs` needs Chromium and the extra `dev`. Both pages show the bundled model `en-de`.
 """
@@ -42,6 +42,8 @@ def main(folder: Path) -> None:
         page.wait_for_selector("#viewer:not([hidden])")
         page.evaluate("document.activeElement.blur()")
         page.screenshot(path=folder / "serving.png", full_page=True)
+        top = {"x": 0, "y": 0, "width": 1320, "height": 605}  # down to the other translations
+        page.screenshot(path=folder / "translate.png", full_page=True, clip=top)
         browser.close()
 
 
