@@ -175,11 +175,26 @@ def run_and_report_errors(command: Callable[[], object]) -> None:
             _end_quietly()
         raise
     except OSError as error:
-        full = error.errno == errno.ENOSPC or "No space left" in str(error)
-        advice = "; the disk is full: free some space and run the same command again" if full else ""
-        _fail(f"cannot read or write a file: {error}{advice}", status=1)
+        _fail(_describe(error), status=1)
     except KeyboardInterrupt:
         _fail("interrupted", status=130)
+
+
+def _describe(error: OSError) -> str:
+    """Return the message of a failed file operation, and what to do."""
+    if error.errno == errno.ENOSPC or "No space left" in str(error):
+        advice = "; the disk is full: free some space and run the same command again"
+    elif error.errno in (errno.EACCES, errno.EPERM, errno.EROFS):
+        advice = "; change its permissions or choose another place"
+    elif error.errno == errno.ENOENT:
+        advice = "; create its folder first or choose another place"
+    elif error.errno == errno.EISDIR:
+        advice = "; give a file"
+    else:
+        advice = ""
+    if not error.filename:
+        return f"cannot read or write a file: {error}{advice}"
+    return f"cannot read or write {os.fsdecode(error.filename)}: {error.strerror}{advice}"
 
 
 def _end_quietly() -> NoReturn:

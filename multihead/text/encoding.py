@@ -8,13 +8,14 @@ from typing import Any, BinaryIO, cast
 
 from multihead.errors import UserError
 
+BYTE_ORDER_MARKS = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
 HEAD = 4096  # bytes from which an encoding is recognized
 
 
 def as_utf8(file: BinaryIO, path: Path) -> BinaryIO:
     """Return the file as UTF-8: UTF-16 with a byte order mark is converted, without one it is refused."""
     head = peek(file)
-    if head.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
+    if head.startswith(BYTE_ORDER_MARKS):
         return cast(BinaryIO, Utf16Reader(file))
     if encoding := guess_utf16(head):
         name = "standard input" if str(path) == "-" else path

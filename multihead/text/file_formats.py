@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from multihead.errors import UserError
-from multihead.text.encoding import peek
+from multihead.text.encoding import BYTE_ORDER_MARKS, HEAD, guess_utf16, peek
 from multihead.text.lines import open_binary
 
 MIN_TABLE_LINES = 2  # lines with the same number of columns that make a file a table
@@ -65,6 +65,9 @@ PARQUET = Format("a Parquet file", advice="write its two columns to text files w
 ZIP = Format("a zip archive", advice="unpack it with `unzip {file}`, and give the two text files that are in it")
 DOCUMENT = Format("a document", advice="save its text as plain text")
 
+BINARY = Format("not text", advice="give a text file in UTF-8")
+MAX_CONTROL_SHARE = 0.05  # of the bytes of a text
+
 _MAGIC = {
     b"PK\x03\x04": ZIP,
     b"PAR1": PARQUET,
@@ -106,13 +109,23 @@ def recognize_binary(path: Path) -> Format | None:
         return None
     try:
         with path.open("rb") as file:
-            head = file.read(max(map(len, _MAGIC)))
+            head = file.read(HEAD)
     except OSError as error:
         raise UserError(f"cannot read {path}: {error.strerror or error}") from None
-    found = next((kind for magic, kind in _MAGIC.items() if head.startswith(magic)), None)
+    found = next(
+        (kind for magic, kind in _MAGIC.items() if head.startswith(magic)), BINARY if _is_binary(head) else None
+    )
     if found is ZIP and path.suffix.lower() in _DOCUMENTS:
         found = DOCUMENT
     return _filled(found, path) if found else None
+
+
+def _is_binary(head: bytes) -> bool:
+    """Return whether a file has more control characters than text has; UTF-16 is text."""
+    if head.startswith(BYTE_ORDER_MARKS) or guess_utf16(head):
+        return False
+    n_controls = sum(byte < ord(" ") and byte not in b"\t\n\r\f\x1b" for byte in head)
+    return n_controls > MAX_CONTROL_SHARE * len(head)
 
 
 def recognize(path: Path) -> Format | None:

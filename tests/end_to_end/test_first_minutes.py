@@ -1,5 +1,6 @@
 """The first five minutes: what a new user types, mistakes included. Each mistake has a message that says what to do."""
 
+import errno
 import gzip
 import os
 import re
@@ -401,6 +402,32 @@ def test_files_of_different_length(multihead: Run, tmp_path: Path) -> None:
     words = ("a.en has 40 lines", "a.de has 39", "must be the translation of line n")
     multihead("prepare", "--source", one, "--target", other, "--output", "data").refused(1, *words)
     multihead("evaluate", "en-de", "--source", one, "--reference", other).refused(1, *words)
+
+
+def test_a_file_that_cannot_be_written_or_read_is_named_with_what_to_do(multihead: Run, tmp_path: Path) -> None:
+    (tmp_path / "folder").mkdir()
+    for place, words in (("nowhere/out.txt", "create its folder first"), ("folder", "give a file")):
+        ended = multihead("translate", "en-de", "Thank you.", "-o", place)
+        ended.refused(1, f"cannot read or write {place}: ", words)
+    (tmp_path / "noise").write_bytes(bytes(range(256)) * 9)
+    multihead("translate", "en-de", "-i", "noise").refused(1, "noise is not text", "Give a text file in UTF-8")
+
+
+@pytest.mark.parametrize("number", [errno.EACCES, errno.EPERM, errno.EROFS])
+def test_missing_permission_is_named_with_what_to_do(number: int, capsys: pytest.CaptureFixture[str]) -> None:
+    """Root may write anywhere, so the error is raised here."""
+
+    def write_where_one_may_not() -> None:
+        raise OSError(number, os.strerror(number), "locked/out.txt")
+
+    with pytest.raises(SystemExit, match="1"):
+        run_and_report_errors(write_where_one_may_not)
+    message = f"multihead: cannot read or write locked/out.txt: {os.strerror(number)}; change its permissions"
+    assert capsys.readouterr().err.startswith(message)
+
+
+def test_a_beam_that_would_fill_the_memory_is_refused(multihead: Run) -> None:
+    multihead("translate", "en-de", "text", "--beam", "1000000").refused(2, "must not be larger than 1000")
 
 
 def test_one_file_in_both_places(multihead: Run, tmp_path: Path) -> None:
