@@ -42,8 +42,8 @@ def main(folder: Path) -> None:
         page.wait_for_selector("#viewer:not([hidden])")
         page.evaluate("document.activeElement.blur()")
         page.screenshot(path=folder / "serving.png", full_page=True)
-        top = {"x": 0, "y": 0, "width": 1320, "height": 605}  # down to the other translations
-        page.screenshot(path=folder / "translate.png", full_page=True, clip=top)
+        # Down to the other translations.
+        page.screenshot(path=folder / "translate.png", clip={"x": 0, "y": 0, "width": 1320, "height": 605})
         browser.close()
 
 
