@@ -1,6 +1,7 @@
 """Rules of the project itself: the direction of imports, documents that are true, a command that answers at once."""
 
 import ast
+import json
 import re
 import subprocess
 import sys
@@ -270,6 +271,50 @@ def test_help_is_there_for_every_command(command: list[str]) -> None:
         [sys.executable, "-m", "multihead", *command, "--help"], capture_output=True, text=True, check=True
     )
     assert "--help" in result.stdout
+
+
+# What `import multihead` gives, and what that returns.
+PUBLIC = (
+    *("__init__", "errors", "config.schema", "translation.translator", "inspection.attention_maps", "inspection.trace"),
+    *("storage.model_folder", "text.tokenizer"),
+)
+
+
+def public_definitions(node: ast.Module | ast.ClassDef) -> Iterator[ast.FunctionDef | ast.ClassDef]:
+    """The public functions, classes and methods of a module, without the signatures of overloads."""
+    for child in node.body:
+        if not isinstance(child, ast.FunctionDef | ast.ClassDef) or child.name.startswith("_"):
+            continue
+        if any(ast.unparse(decorator) == "overload" for decorator in child.decorator_list):
+            continue
+        yield child
+        if isinstance(child, ast.ClassDef):
+            yield from public_definitions(child)
+
+
+@pytest.mark.parametrize("module", PUBLIC)
+def test_everything_public_has_a_docstring_and_types(module: str) -> None:
+    definitions = list(public_definitions(parse(MODULES[module])))
+    assert definitions
+    for one in definitions:
+        assert ast.get_docstring(one), f"{module}.{one.name} has no docstring"
+        if isinstance(one, ast.FunctionDef):
+            arguments = [*one.args.posonlyargs, *one.args.args, *one.args.kwonlyargs]
+            typed = [argument.arg in ("self", "cls") or argument.annotation is not None for argument in arguments]
+            assert all(typed) and one.returns, f"{module}.{one.name} has no types"
+
+
+def test_the_image_is_built_from_extras_that_exist_and_serves_without_torch() -> None:
+    lines = (ROOT / "Dockerfile").read_text(encoding="utf-8").splitlines()
+    (installed,) = [line for line in lines if "pip install" in line]
+    extras = re.search(r'"/src\[(.*?)\]"', installed)
+    assert extras and "torch" not in declared_names(*extras[1].split(","))
+    entry, command = (json.loads(line.partition(" ")[2]) for line in lines if line.startswith(("ENTRYPOINT", "CMD")))
+    options = ["--port", "0", "--log"]
+    arguments = [sys.executable, "-m", *entry, *command, *options, "--help"]
+    result = subprocess.run(arguments, capture_output=True, text=True, check=False)
+    assert result.returncode == 0, result.stderr
+    assert (PACKAGE / "bundled" / command[0] / "model.safetensors").exists()
 
 
 def test_no_module_reads_pickles() -> None:

@@ -105,19 +105,23 @@ class ModelFolder:
         return cls(root, path, read_config(path), read_search(path))
 
     def tokenizer(self) -> SubwordTokenizer:
+        """Read the tokenizer, whose size must be that of the model."""
         tokenizer, expected = SubwordTokenizer.load(self.path / "tokenizer.json"), self.config.model.vocab_size
         if tokenizer.vocab_size != expected:
             raise UserError(f"{self.path}: {tokenizer.vocab_size} pieces, but model.vocab_size={expected}")
         return tokenizer
 
     def weights(self) -> Arrays:
+        """Read all weights."""
         return read_arrays(self.path / WEIGHTS)
 
     @property
     def provenance(self) -> Provenance:
+        """How the model was made."""
         return read_provenance(self.path)
 
     def shortlist(self) -> Shortlist | None:
+        """Read the shortlist; None if the model has none."""
         return load_shortlist(self.path)
 
     @property
@@ -240,6 +244,7 @@ def usable_folder(folder: Path, log: Log = _log.warning) -> Path:
 
 
 def read_config(folder: Path) -> RunConfig:
+    """Return the settings of a model or a run."""
     path = folder / "config.json"
     try:
         return from_json(path.read_text(encoding="utf-8"), path)

@@ -44,10 +44,12 @@ class SubwordTokenizer:
 
     @property
     def vocab_size(self) -> int:
+        """The number of pieces, special tokens included."""
         size: int = self._backend.get_vocab_size()
         return size
 
     def encode(self, text: str) -> list[int]:
+        """Return the ids of a text of the source language, without special tokens."""
         ids: list[int] = self._backend.encode(text).ids
         return ids
 
@@ -64,6 +66,7 @@ class SubwordTokenizer:
         return ids
 
     def encode_batch(self, texts: Sequence[str]) -> list[list[int]]:
+        """Return the ids of each text, computed on all cores."""
         return [encoding.ids for encoding in self._backend.encode_batch_fast(list(texts))]
 
     def decode(self, ids: Sequence[int]) -> str:
@@ -108,6 +111,7 @@ class SubwordTokenizer:
 
     @classmethod
     def load(cls, path: Path) -> "SubwordTokenizer":
+        """Read a tokenizer.json; raise UserError if it is missing, damaged or not one of ours."""
         try:
             backend = Tokenizer.from_file(str(path))
         except Exception as error:  # the library raises no narrower class

@@ -39,6 +39,7 @@ class Alternative:
     word_weights: list[Array] = field(default_factory=list, repr=False, compare=False)
 
     def as_json(self) -> dict[str, object]:
+        """Return what `multihead translate --json` prints for it."""
         return {"text": self.text, "score": self.score}
 
 
@@ -123,6 +124,7 @@ class Translator:
 
     @property
     def engine(self) -> Engine:
+        """What searches translations."""
         return self.guard.engine
 
     @property
