@@ -3,7 +3,7 @@
 import { announce, byId, el, makeTexts, number, replace } from "./dom.js";
 import { formula } from "./formula.js";
 import { sides } from "./attention.js";
-import { drawMap } from "./map.js";
+import { drawAttention, drawMap } from "./map.js";
 import { extreme, matrix } from "./matrix.js";
 import { analyze, block, build, loadParts, readTrace, translate } from "./model.js";
 import { offset, terms } from "./provenance.js";
@@ -244,7 +244,7 @@ class App {
     }
     const { station } = this;
     const part = typeof station.map === "function" ? station.map(state) : station.map;
-    replace(byId("map"), drawMap({ text: this.text, config: this.about.config, lit: part, layer: station.layers ? state.layer : null, open: (name) => this.openPart(name) }));
+    replace(byId("map"), drawMap({ text: this.text, config: this.about.config, lit: part, layer: station.layers ? state.layer : null, open: (name) => this.openPart(name) }), drawAttention({ text: this.text, lit: station.key, open: (key) => this.go(STATIONS.findIndex((one) => one.key === key)) }));
     replace(byId("step"), el("h1", {}, this.text(`station.${station.key}.title`)), el("p", { class: "lead" }, this.text(`station.${station.key}.text`)), this.choices());
     byId("step").dataset.station = station.key;
     const body = el("div", { class: "station" });

@@ -44,29 +44,7 @@ export function drawMap({ text, config, lit, layer, open }) {
       svg("rect", { x: x - 12, y: y(to) - 6, width: BOX.width + 24, height: (to - from) * STEP + BOX.height + 12, rx: 10 }),
       svg("text", { x: x === LEFT ? x - 12 : x + BOX.width + 12, y: y(to) - 11, "text-anchor": x === LEFT ? "start" : "end" }, `${label} × ${n}`),
     );
-  const boxes = BOXES.map(([part, x, level, key]) => {
-    const isLit = lit === part;
-    const label = text(key);
-    return svg(
-      "g",
-      {
-        class: isLit ? "box lit" : "box",
-        tabindex: "0",
-        role: "link",
-        "data-part": part,
-        "aria-label": text("map.open", { part: label }),
-        "aria-current": isLit ? "step" : null,
-        on: {
-          click: () => open(part),
-          keydown: (event) => {
-            if (event.key === "Enter") open(part);
-          },
-        },
-      },
-      svg("rect", { x, y: y(level), width: BOX.width, height: BOX.height, rx: 6 }),
-      svg("text", { x: x + BOX.width / 2, y: y(level) + 17, "text-anchor": "middle" }, label),
-    );
-  });
+  const boxes = BOXES.map(([part, x, level, key]) => box({ part, x, y: y(level), width: BOX.width, label: text(key), isLit: lit === part, text, open }));
   const arrows = [LEFT, RIGHT].flatMap((x) => {
     const levels = BOXES.filter((box) => box[1] === x).map((box) => box[2]);
     return levels.slice(1).map((level, i) => line(x + BOX.width / 2, y(levels[i]), x + BOX.width / 2, y(level) + BOX.height));
@@ -104,6 +82,27 @@ export function drawMap({ text, config, lit, layer, open }) {
     boxes,
     note,
   );
+}
+
+/** A part of a figure that opens its station. */
+function box({ part, x, y: top, width, label, isLit, text, open }) {
+  const attributes = { class: isLit ? "box lit" : "box", tabindex: "0", role: "link", "data-part": part, "aria-label": text("map.open", { part: label }), "aria-current": isLit ? "step" : null, on: { click: () => open(part), keydown: (event) => event.key === "Enter" && open(part) } };
+  return svg("g", attributes, svg("rect", { x, y: top, width, height: BOX.height, rx: 6 }), svg("text", { x: x + width / 2, y: top + 17, "text-anchor": "middle" }, label));
+}
+
+const STEPS = ["projections", "products", "scores", "mask", "softmax", "mix", "concat"];
+
+/** Figure 2: one attention sub-layer from the bottom up; `lit` is the key of the station. Null where no step of it is shown. */
+export function drawAttention({ text, lit, open }) {
+  if (!STEPS.includes(lit)) return null;
+  const [x, width, height] = [LEFT, 190, STEPS.length * STEP + 22];
+  const top = (step) => height - (step + 1) * STEP;
+  const middle = x + width / 2 - 24;
+  const boxes = STEPS.map((part, step) => box({ part, x, y: top(step), width, label: text(`figure2.${part}`), isLit: part === lit, text, open }));
+  const arrows = STEPS.slice(1).map((_, step) => line(middle, top(step), middle, top(step + 1) + BOX.height));
+  const values = svg("path", { class: "arrow", d: `M${x + width} ${top(0) + 13} H${x + width + 26} V${top(5) + 13} H${x + width + 2}`, "marker-end": "url(#tip)" });
+  const label = svg("text", { class: "layer", x: x + width + 32, y: top(3) + 17 }, "V");
+  return svg("svg", { viewBox: `0 0 ${WIDTH} ${height}`, role: "group", "aria-label": text("figure2.title") }, svg("text", { class: "layer", x, y: 12 }, text("figure2.title")), arrows, values, label, boxes);
 }
 
 const line = (x1, y1, x2, y2) => svg("path", { class: "arrow", d: `M${x1} ${y1} L${x2} ${y2 + 2}`, "marker-end": "url(#tip)" });
