@@ -183,6 +183,10 @@ def test_a_weight_has_the_same_strength_in_tiles_and_lines(opened: "Page") -> No
         const wrong = maps.cross[0][0].flat().filter((weight, at) => !isAlike(at, weight));
         const lines = [...document.querySelectorAll("#bipartite path")].map((path) => path.getAttribute("opacity"));
         const weights = maps.cross[0].flat(2).map((weight) => weight / scale).filter((weight) => weight >= 0.02);
+        const [sky, ink] = [[0x78, 0xb6, 0xd6], [0x14, 0x1f, 0x57]]; // of the scale at 3/7 and at 1
+        const isThere = (color, share) =>
+            color.every((value, channel) => Math.abs(value - ruler[4 * Math.round(159 * share) + channel]) <= 4);
+        if (!isThere(sky, 3 / 7) || !isThere(ink, 1)) return ["the scale is not linear"];
         return [wrong.length, lines.join() === weights.map((weight) => weight.toFixed(3)).join()];
     }""")
     assert far == [0, True]
