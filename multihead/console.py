@@ -187,7 +187,9 @@ def _describe(error: OSError) -> str:
     elif error.errno in (errno.EACCES, errno.EPERM, errno.EROFS):
         advice = "; change its permissions or choose another place"
     elif error.errno == errno.ENOENT:
-        advice = "; create its folder first or choose another place"
+        advice = "; check that its folder exists"
+    elif error.errno in (errno.EEXIST, errno.ENOTDIR):
+        advice = "; a folder is needed, and there is a file in its place"
     elif error.errno == errno.EISDIR:
         advice = "; give a file"
     else:

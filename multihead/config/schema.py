@@ -13,6 +13,7 @@ from multihead.errors import UsageError
 
 Settings = Mapping[str, object]  # by dotted name: {"train.warmup": 8000}
 
+MAX_ALPHA = 20.0  # of a larger one, the length penalty of a long sentence could overflow
 MAX_BEAM = 1000  # a larger one could fill the memory
 BEAM, ALPHA = 4, 0.6  # §6.1: the beam size and the exponent of the length penalty
 ENGINES = ("auto", "torch", "ctranslate2", "ctranslate2:float32")  # CTranslate2 computes in int8 or float32
@@ -241,6 +242,8 @@ class SearchConfig:
         check_fields(self)
         if self.n_best > self.beam and not self.sample:
             raise UsageError(f"n_best={self.n_best} requires a beam at least as large, not {self.beam}")
+        if self.alpha is not None and self.alpha > MAX_ALPHA:
+            raise UsageError(f"alpha={self.alpha:g} must not be larger than {MAX_ALPHA:g}")
         if max(self.beam, self.n_best) > MAX_BEAM:
             raise UsageError(f"beam={self.beam} and n_best={self.n_best} must not be larger than {MAX_BEAM}")
 

@@ -406,7 +406,7 @@ def test_files_of_different_length(multihead: Run, tmp_path: Path) -> None:
 
 def test_a_file_that_cannot_be_written_or_read_is_named_with_what_to_do(multihead: Run, tmp_path: Path) -> None:
     (tmp_path / "folder").mkdir()
-    for place, words in (("nowhere/out.txt", "create its folder first"), ("folder", "give a file")):
+    for place, words in (("nowhere/out.txt", "check that its folder exists"), ("folder", "give a file")):
         ended = multihead("translate", "en-de", "Thank you.", "-o", place)
         ended.refused(1, f"cannot read or write {place}: ", words)
     (tmp_path / "noise").write_bytes(bytes(range(256)) * 9)
@@ -424,6 +424,16 @@ def test_missing_permission_is_named_with_what_to_do(number: int, capsys: pytest
         run_and_report_errors(write_where_one_may_not)
     message = f"multihead: cannot read or write locked/out.txt: {os.strerror(number)}; change its permissions"
     assert capsys.readouterr().err.startswith(message)
+
+
+def test_a_length_penalty_that_would_overflow_is_refused(multihead: Run) -> None:
+    for alpha in ("inf", "1e300"):
+        multihead("translate", "en-de", "text", "--alpha", alpha).refused(2, "must not be larger than 20")
+
+
+def test_a_file_in_place_of_the_output_folder(multihead: Run, tmp_path: Path) -> None:
+    write(tmp_path / "a.en", ENGLISH)
+    multihead("train", "-o", "a.en", "-q").refused(1, "a.en", "there is a file in its place")
 
 
 def test_a_beam_that_would_fill_the_memory_is_refused(multihead: Run) -> None:
