@@ -5,6 +5,7 @@ import random
 from collections.abc import Iterable
 from pathlib import Path
 
+import hypothesis
 import pytest
 from filelock import FileLock
 
@@ -17,6 +18,10 @@ from multihead.storage.model_folder import ModelFolder, Provenance, save_model
 from multihead.storage.shortlist import Shortlist
 from multihead.text.tokenizer import SubwordTokenizer
 from multihead.translation.engine import Segment
+
+# Two processes share the cores, so how long an example takes says nothing; speed is measured in benchmarks/.
+hypothesis.settings.register_profile("untimed", deadline=None)
+hypothesis.settings.load_profile("untimed")
 
 # A run of a few seconds with several epochs, validations and checkpoints.
 QUICK: Settings = {

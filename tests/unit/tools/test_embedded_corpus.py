@@ -165,7 +165,7 @@ def test_the_dative_plural_ends_in_n_unless_the_plural_ends_in_n_or_s(english: s
     assert phrase("the", english, plural=True).german[DAT] == dative
 
 
-@pytest.mark.parametrize("english", ["boy", "student", "neighbor", "bear"])
+@pytest.mark.parametrize("english", ["boy", "student", "neighbour", "bear"])  # codespell:ignore neighbour
 def test_weak_masculines_end_in_n_in_all_but_the_nominative(english: str) -> None:
     nominative, *others = noun(english).singular
     assert not nominative.endswith("n") and all(form.endswith("n") for form in others)
