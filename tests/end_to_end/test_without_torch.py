@@ -44,6 +44,12 @@ def test_it_translates(core: Path) -> None:
     assert run_in(core, "translate", "en-de", SENTENCE).stdout == f"{TRANSLATION}\n"
 
 
+def test_json_has_the_alignment_and_the_probabilities(core: Path) -> None:
+    line = json.loads(run_in(core, "translate", "en-de", "--json", SENTENCE).stdout)
+    assert [1, 1] in [link[:2] for link in line["alignment"]]  # is, ist
+    assert len(line["token_scores"]) == len(line["tokens"]) + 1  # the end symbol has a probability too
+
+
 def test_the_first_word_waits_for_nothing_that_it_does_not_need(core: Path) -> None:
     run_in(core, "translate", "en-de", SENTENCE)  # makes the export that later commands find
     command = ["multihead", "translate", "en-de", SENTENCE]
@@ -130,6 +136,9 @@ def test_it_serves(serving: Path) -> None:
     try:
         answer = _post(f"http://127.0.0.1:{port}/translate", {"q": SENTENCE, "source": "en", "target": "de"})
         assert answer["translatedText"] == TRANSLATION
+        html = {"q": "Where <b>is</b> the station?", "source": "en", "target": "de", "format": "html"}
+        answer = _post(f"http://127.0.0.1:{port}/translate", html)
+        assert answer["translatedText"] == "Wo <b>ist</b> der Bahnhof?"
     finally:
         server.terminate()
         assert server.wait(30) is not None
