@@ -68,6 +68,6 @@ export function themeLesson() {
   const { theme } = document.documentElement.dataset;
   const frame = byId("lesson");
   if (!theme || !frame.contentDocument?.documentElement) return;
-  frame.contentDocument.documentElement.dataset.theme = theme;
+  frame.contentDocument.documentElement.style.colorScheme = theme;
   frame.contentWindow.lesson?.app.render();
 }
