@@ -264,7 +264,7 @@ def test_what_a_format_cannot_express_is_refused_in_words(trained: Path, tmp_pat
     result = multihead("export", trained, "--format", "marian", "--output", output, status=1)
     assert "cannot be exported to marian: requires model.norm=post" in result.stderr
     result = multihead("export", trained, "--format", "onnx", "--quantization", "int8", "--output", output, status=2)
-    assert "--quantization int8 is for ctranslate2" in result.stderr
+    assert "--quantization int8 requires ctranslate2" in result.stderr
     assert not output.exists()
 
 

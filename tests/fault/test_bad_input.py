@@ -50,7 +50,7 @@ def test_an_empty_corpus(tmp_path: Path) -> None:
     result = multihead(
         "train", "--source", tmp_path / "empty", "--target", tmp_path / "empty", "--output", tmp_path / "out"
     )
-    assert_refused(result, 1, "no training pairs left after cleaning")
+    assert_refused(result, 1, "empty is empty; --source takes text")
 
 
 def test_a_vocabulary_larger_than_the_corpus_can_give(text: tuple[Path, Path], tmp_path: Path) -> None:

@@ -212,13 +212,15 @@ class CTranslate2Engine:
     def _rescore(self, sentences: Sequence[list[int]], results: dict[int, SearchResult], config: SearchConfig) -> None:
         """Replace the log-probabilities of hypotheses by the model's own.
 
-        CTranslate2 renormalizes after forbidding tokens, our search does not.
+        CTranslate2 renormalizes after forbidding tokens, our search does not. A hypothesis that fills all positions
+        keeps what it has: the library has no position left to score it with.
         """
         found = [
             (place, hypotheses, rank)
             for place, result in results.items()
             for hypotheses in (result.finished, result.truncated)
             for rank in range(len(hypotheses))
+            if len(hypotheses[rank].tokens) < self._max_len
         ]
         sources = [self._to_pieces(sentences[place]) for place, *_ in found]
         targets = [self._to_pieces(hypotheses[rank].tokens) for _, hypotheses, rank in found]

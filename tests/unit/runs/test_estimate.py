@@ -157,7 +157,7 @@ def test_a_large_text_is_planned_from_a_sample(
 def test_plan_takes_every_option_of_train() -> None:
     plan, train = (inspect.signature(command).parameters for command in (plan_command, train_command))
     for name, parameter in train.items():
-        assert name == "output" or plan[name] == parameter
+        assert name in ("output", "quiet", "verbose") or plan[name] == parameter
     assert plan.keys() - train.keys() == {"measure_steps", "as_json"}
 
 
