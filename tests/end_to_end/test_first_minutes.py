@@ -221,7 +221,6 @@ def test_names_and_short_texts_get_no_warning(text: str) -> None:
 def test_the_warning_is_never_wrong_on_real_text(source: str, target: str) -> None:
     """At most one sentence in 500, in either direction; found are two of five, and files always."""
     folder = Path(__file__).parents[3] / "shared" / "data" / "tatoeba" / f"{source}-{target}"
-    folder = folder if folder.is_dir() else Path("/work/shared/data/tatoeba") / f"{source}-{target}"
     if not folder.is_dir():
         pytest.skip("Tatoeba is not on this machine")
     texts = {code: list(TextInput.open(folder / f"valid.{code}.gz")) for code in (source, target)}
