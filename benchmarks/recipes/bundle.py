@@ -32,7 +32,7 @@ whatever shares a side with them, were left out.
 - Of numbers with four digits every fifth comes out wrong, of shorter ones every fifteenth; a warning says so. Times of
   day also do, without one.
 - Words that 160,000 short sentences do not hold are guessed from their pieces, or copied.
-- A sentence is translated by itself: *it* and *she* do not know the sentence before.
+- Each sentence is translated separately: *it* and *she* do not know the sentence before.
 - The text was written by volunteers; its names (Tom, Mary) may turn up where none was said.
 """
 

@@ -93,7 +93,7 @@ def _translate(ray: Any, parts: list[Part], work: Work, n_workers: int, progress
 
 def _import_ray(options: BulkOptions) -> Any:
     """Import Ray, which reads its settings from the environment when it is imported."""
-    os.environ["RAY_AUTH_MODE"] = "token"  # nobody else may submit work to the cluster
+    os.environ["RAY_AUTH_MODE"] = "token"  # only this user may submit work to the cluster
     if not options.address:
         os.environ.setdefault("RAY_AUTH_TOKEN", secrets.token_hex(32))
         os.environ["RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER"] = "0"  # listen on the loopback only, as on these systems
@@ -107,7 +107,7 @@ def _import_ray(options: BulkOptions) -> Any:
 
 @contextlib.contextmanager
 def _cluster(ray: Any, options: BulkOptions) -> Iterator[None]:
-    """Connect to the cluster at `address`, or start one on this machine that nobody else can reach."""
+    """Connect to the cluster at `address`, or start one on this machine that only this machine can reach."""
     where: dict[str, Any] = {"address": options.address}
     if not options.address:
         where = {"address": "local", "num_cpus": options.workers or None}

@@ -1,6 +1,6 @@
 """How settings are combined: layers of user input, presets and fitted values become one configuration.
 
-Each layer has a source, and sources have an order, so nobody has to remember which setting wins.
+Each layer has a source, and the order of the sources decides which setting wins.
 """
 
 import dataclasses
