@@ -127,6 +127,8 @@ def evaluate_command(
     lowercase_tokenized: Annotated[
         bool, typer.Option(help="Also report lower-cased, tokenized BLEU, as in the Multi30k literature.")
     ] = False,
+    by_length: Annotated[bool, typer.Option("--by-length", help="Also BLEU by the length of the source.")] = False,
+    picture: Annotated[Path | None, typer.Option(help="For --by-length: PNG file to draw it in.")] = None,
     engine: Engine = "auto",
     exact: Exact = False,
     no_guard: NoGuard = False,
@@ -135,11 +137,17 @@ def evaluate_command(
     """Score a model: BLEU and chrF with signatures, and the paper's tokenized BLEU."""
     search = search_options(exact, no_guard, beam=beam, alpha=alpha, split=split)
     engine = engine_name(engine, exact)
+    if picture and not by_length:
+        raise UsageError("--picture shows BLEU by length: add --by-length")
+    from multihead.evaluation.by_length import write_picture
     from multihead.evaluation.evaluate import TestSet, evaluate
 
-    test = TestSet(source=source, reference=reference, lowercase_tokenized=lowercase_tokenized)
+    test = TestSet(source=source, reference=reference, lowercase_tokenized=lowercase_tokenized, by_length=by_length)
     report = evaluate(model, test, search, compare, engine)
     print(report.as_json() if as_json else report.as_text())
+    if picture:
+        write_picture(report.by_length, picture, names=[model, compare] if compare else [model])
+        say(f"written to {picture}")
 
 
 def inspect_command(

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from multihead.config.schema import SearchConfig
 from multihead.errors import UserError
+from multihead.evaluation.by_length import LengthGroup, bleu_by_length
 from multihead.evaluation.metrics import Comparison, Score, compare, scores
 from multihead.text.file_formats import check_is_text
 from multihead.text.language import mostly_looks_like, name_of
@@ -26,9 +27,13 @@ class EvaluationReport:
     scores: list[Score]
     compared_with: str | None = None
     comparison: list[Comparison] = field(default_factory=list)
+    by_length: list[LengthGroup] = field(default_factory=list)
 
     def as_json(self) -> str:
-        return json.dumps(asdict(self), indent=2, ensure_ascii=False)
+        fields = asdict(self)
+        if not self.by_length:
+            del fields["by_length"]
+        return json.dumps(fields, indent=2, ensure_ascii=False)
 
     def as_text(self) -> str:
         lines = [f"{score.name}  {score.value:.2f}  {score.signature}" for score in self.scores]
@@ -39,7 +44,14 @@ class EvaluationReport:
                 f"{metric.name}: {self.model} {metric.value:.2f}, {self.compared_with} {metric.other_value:.2f}, "
                 f"p = {metric.p_value:.4f}: the difference is {verdict}"
             )
+        lines += [self._length_line(group) for group in self.by_length]
         return "\n".join(lines)
+
+    def _length_line(self, group: LengthGroup) -> str:
+        scores = f"BLEU {group.bleu:.2f}"
+        if group.other_bleu is not None:
+            scores = f"BLEU: {self.model} {group.bleu:.2f}, {self.compared_with} {group.other_bleu:.2f}"
+        return f"{group.lengths} source words, {group.sentences:,} sentences: {scores}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,6 +61,7 @@ class TestSet:
     source: Path
     reference: Path
     lowercase_tokenized: bool = False
+    by_length: bool = False  # also BLEU by the length of the source
 
 
 def evaluate(
@@ -69,6 +82,7 @@ def evaluate(
         raise UserError(f"{source} is empty; there is nothing to translate and score")
     hypotheses, seconds, target_lang = _translate(model, sources, search, engine)
     comparison: list[Comparison] = []
+    others = None
     if other:
         others, _, _ = _translate(other, sources, search, engine)
         comparison = compare(hypotheses, others, references, target_lang)
@@ -79,6 +93,7 @@ def evaluate(
         scores=scores(hypotheses, references, target_lang, test.lowercase_tokenized),
         compared_with=other,
         comparison=comparison,
+        by_length=bleu_by_length(sources, hypotheses, references, target_lang, others) if test.by_length else [],
     )
 
 

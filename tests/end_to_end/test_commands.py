@@ -166,6 +166,15 @@ def test_scores_come_with_their_signatures(trained: Path, test_set: tuple[Path, 
     assert "60 sentences, " in shown
 
 
+def test_scores_by_length_are_listed_and_drawn(trained: Path, test_set: tuple[Path, Path], tmp_path: Path) -> None:
+    source, reference = test_set
+    options = ("evaluate", trained, "--source", source, "--reference", reference, "--by-length")
+    shown = multihead(*options, "--picture", tmp_path / "lengths.png").stdout
+    groups = re.findall(r"^[\d-]+ source words, (\d+) sentences: BLEU ", shown, re.MULTILINE)
+    assert sum(map(int, groups)) == 60
+    assert (tmp_path / "lengths.png").stat().st_size > 1000
+
+
 def test_two_models_are_compared(trained: Path, test_set: tuple[Path, Path], tmp_path: Path) -> None:
     """A model whose embeddings were spoilt is worse, and the bootstrap says so; a model is no better than itself."""
     source, reference = test_set
