@@ -74,7 +74,7 @@ def store_model(
     if shortlist:
         shortlist.save(folder)
     config = RunConfig(model=model.config, data=data)
-    save_model(folder, to_arrays(weights_of(model)), config, tokenizer.to_json(), Provenance(steps=7))
+    save_model(folder, to_arrays(weights_of(model)), config, tokenizer.files(), Provenance(steps=7))
     return ModelFolder.open(folder)
 
 

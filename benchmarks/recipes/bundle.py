@@ -51,13 +51,13 @@ def main(
     output.mkdir(parents=True, exist_ok=True)
     if words := load_shortlist(run):
         words.save(output)
-    save_model(output, weights, config, tokenizer.to_json(), provenance, search)
+    save_model(output, weights, config, tokenizer.files(), provenance, search)
     # The scores are those of the rounded weights.
     report = evaluate(str(output), TestSet(source=source, reference=reference), SearchConfig(), engine="torch")
     name = f"test, {report.sentences} sentences"
     bleu_and_chrf = tuple(PublishedScore(set=name, **asdict(score)) for score in report.scores[:2])
     provenance = replace(provenance, scores=provenance.scores + bleu_and_chrf)
-    save_model(output, weights, config, tokenizer.to_json(), provenance, search)
+    save_model(output, weights, config, tokenizer.files(), provenance, search)
     card = write_card(output.name, config, read_summary(run / "data"), provenance)
     (output / "README.md").write_text(card + NOTES, encoding="utf-8")
 

@@ -18,6 +18,22 @@ def dropout_for(epochs: float, is_small: bool) -> float:
     return 0.3 if is_small else 0.2
 
 
+# An imported model is trained as it was before (Adam, post-norm), at a rate that does not erase what it knows.
+IMPORTED_FINE_TUNING: Settings = {
+    "train.optimizer": "adam",
+    "train.warmup": 100,
+    "train.lr_scale": 0.03,
+    "train.lr_decay": "linear",
+    "train.clip_norm": 1.0,
+    "train.steps": 2000,
+    "train.save_every": 100,
+    "train.validate_every": 100,
+    "train.bleu_sentences": 200,
+    "train.alpha": "auto",
+    "data.batch_tokens": 4096,
+}
+
+
 def fine_tuning_preset(n_pairs: int) -> str:
     """Return the preset whose batches and schedule fit fine-tuning on this many pairs."""
     return "tiny" if n_pairs < 60_000 else "small" if n_pairs < 600_000 else "base"

@@ -67,7 +67,8 @@ def prepare(
                 report, held_out = _store(_clean(text, config), spool, config, text.valid is None, progress)
             with Progress(log, "learning the vocabulary"):
                 tokenizer = _tokenizer(vocabulary, spool, report.kept, config)
-            (temporary / "tokenizer.json").write_text(tokenizer.to_json(), encoding="utf-8")
+            for name, content in tokenizer.files().items():
+                (temporary / name).write_text(content, encoding="utf-8")
             encoder = _Encoder(folder=temporary, config=config, spool=spool, held_out=held_out)
             with Progress(log, f"encoding {report.kept:,} pairs"):
                 encoded = list(map_in_processes(encoder.encode_segment, spool.segments))
@@ -105,7 +106,7 @@ def preparation_settings(config: DataConfig) -> dict[str, object]:
 def requested_vocabulary(vocabulary: int | SubwordTokenizer | None) -> str:
     """Describe the `vocabulary` of `prepare`: a size, the checksum of a tokenizer, or "automatic"."""
     if isinstance(vocabulary, SubwordTokenizer):
-        return hashlib.sha256(vocabulary.to_json().encode()).hexdigest()
+        return hashlib.sha256("".join(vocabulary.files().values()).encode()).hexdigest()
     return str(vocabulary) if vocabulary else "automatic"
 
 
@@ -252,7 +253,7 @@ class _Encoder:
 def _encode(pairs: Iterable[Pair], tokenizer: SubwordTokenizer, config: DataConfig) -> Iterator[_EncodedPair]:
     for chunk in chunks(pairs):
         sources, targets = zip(*chunk, strict=True)
-        target_ids = tokenizer.encode_batch(targets)
+        target_ids = tokenizer.encode_target_batch(targets)
         if config.tree:
             source_ids, heads = zip(*encode_with_heads(tokenizer, sources), strict=True)
             yield from map(_EncodedPair, sources, source_ids, target_ids, heads)

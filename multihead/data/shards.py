@@ -18,6 +18,7 @@ from multihead.data.spool import MAX_SEGMENT_PAIRS
 from multihead.errors import UserError
 from multihead.storage.files import sha256
 from multihead.text.dependency_trees import NO_HEAD
+from multihead.text.tokenizer import FILE, TARGET_FILE
 
 Ids = NDArray[np.unsignedinteger]
 
@@ -102,7 +103,9 @@ def corpus_identity(folder: Path) -> str:
     document = json.loads((folder / "corpus.json").read_text(encoding="utf-8"))
     document.pop("asked_vocabulary", None)  # 8,000 pieces are the same whether requested or chosen
     try:
-        document["tokenizer.json"] = sha256(folder / "tokenizer.json")
+        document[FILE] = sha256(folder / FILE)
+        if (folder / TARGET_FILE).exists():
+            document[TARGET_FILE] = sha256(folder / TARGET_FILE)
     except OSError as error:
         raise UserError(f"cannot read the corpus in {folder}: {error}") from None
     return hashlib.sha256(json.dumps(document, sort_keys=True).encode()).hexdigest()

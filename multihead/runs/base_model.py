@@ -1,8 +1,10 @@
 """Fine-tuning: the base model that a run starts from (`multihead train --from MODEL`).
 
-Its shape, vocabulary and initial weights are the model's; how it is trained is up to the run.
+Its shape, vocabulary and initial weights are the model's; how it is trained is up to the run. An imported model keeps
+the original files of its vocabulary, so that the fine-tuned one can be exported to where it came from.
 """
 
+import shutil
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -12,10 +14,14 @@ from multihead.config.resolve import Layer, Source, flatten
 from multihead.config.schema import RunConfig, Settings
 from multihead.errors import UserError
 from multihead.interop.hub import find_model, is_on_hub
+from multihead.interop.marian.format import ORIGIN
+from multihead.interop.marian.importer import trainable
+from multihead.storage.arrays import Arrays
 from multihead.storage.model_folder import ModelFolder
 from multihead.text.tokenizer import SubwordTokenizer
 
 FIXED_DATA_FIELDS = ("data.tokenizer", "data.tree")  # of the text, but properties of the vocabulary and the shape
+IMPORTED_DATA_FIELDS = ("data.unicode",)  # an imported vocabulary has its own normalization
 SHORTLIST_FOLDER = "start"  # copy of the base model's shortlist in a run, which outlives the base model
 
 
@@ -32,7 +38,23 @@ class BaseModel:
     @property
     def fixed_settings(self) -> Settings:
         """The settings that a run cannot change: all of the shape but dropout, which has no weights."""
-        return {name: value for name, value in flatten(self.config).items() if is_fixed(name)}
+        imported = IMPORTED_DATA_FIELDS if self.is_imported else ()
+        return {name: value for name, value in flatten(self.config).items() if is_fixed(name) or name in imported}
+
+    @property
+    def is_imported(self) -> bool:
+        """Whether the model has the vocabulary of another program."""
+        return self.config.data.tokenizer == "unigram"
+
+    def initial_weights(self) -> Arrays:
+        """Return the weights that a run starts with."""
+        weights = self.stored.weights()
+        return trainable(weights) if self.is_imported else weights
+
+    def copy_vocabulary_files(self, run: Path) -> None:
+        """Copy the original files of an imported vocabulary into the folder of a run."""
+        if (origin := self.stored.path / ORIGIN).is_dir():
+            shutil.copytree(origin, run / ORIGIN, dirs_exist_ok=True)
 
     def apply_to(self, layers: Iterable[Layer]) -> list[Layer]:
         """Return the layers of a run that fine-tunes this model."""
@@ -45,7 +67,7 @@ class BaseModel:
 
     def check_vocabulary(self, data: Path) -> None:
         """Refuse a corpus that was prepared with another vocabulary."""
-        if SubwordTokenizer.load(data / "tokenizer.json").to_json() != self.tokenizer.to_json():
+        if SubwordTokenizer.load(data / "tokenizer.json").files() != self.tokenizer.files():
             raise UserError(
                 f"{data} was prepared with a different vocabulary than {self.name}; prepare it again with "
                 f"`multihead prepare --from {self.name}`"
@@ -81,8 +103,9 @@ def open_base_model(name: str) -> BaseModel:
     stored = ModelFolder.open(folder)
     config, tokenizer = stored.config, stored.tokenizer()
     assert stored.n_parameters  # refuses damaged weights before the text is prepared
-    if config.data.tokenizer == "unigram":
+    if not tokenizer.encodes_targets:
         raise UserError(
-            f"--from {name}: imported models cannot be fine-tuned: their tokenizer encodes the source language only"
+            f"--from {name}: the model was imported by a version that kept no tokenizer for the target language; "
+            "import it again with `multihead import`"
         )
     return BaseModel(name, folder, stored, tokenizer, config)

@@ -78,7 +78,7 @@ def publish(trainer: Trainer, validator: Validator, output: Path, log: Log) -> P
     else:
         (output / FILE).unlink(missing_ok=True)  # of an earlier publication
     write_text_atomic(output / "README.md", card)
-    vocabulary = trainer.tokenizer.to_json()
+    vocabulary = trainer.tokenizer.files()
     save_model(output, to_arrays(candidate.weights), trainer.config, vocabulary, provenance, tuned.search)
     return Published(provenance, tuned)
 
@@ -95,7 +95,7 @@ def publish_average(run: Path, output: Path, last: int) -> list[int]:
     if shortlist := load_shortlist(run):
         shortlist.save(output)
     provenance = Provenance(steps=steps[-1], published=f"the average of steps {', '.join(map(str, steps))}")
-    save_model(output, to_arrays(weights), newest.config, newest.tokenizer_json, provenance, read_search(run))
+    save_model(output, to_arrays(weights), newest.config, newest.vocabulary, provenance, read_search(run))
     return steps
 
 

@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from multihead.config.fit import fine_tuning_preset
+from multihead.config.fit import IMPORTED_FINE_TUNING, fine_tuning_preset
 from multihead.config.presets import preset
 from multihead.config.resolve import RESUMABLE_FIELDS, Layer, Resolved, Source, flatten, resolve, value_of
 from multihead.config.schema import RunConfig
@@ -127,6 +127,9 @@ def _fit(request: TrainingRequest, base: BaseModel | None, sizer: Sizer, log: Lo
         return request.preset, []
     if not base:
         return sizer.choose(log)
+    if base.is_imported and not request.preset:
+        log(f"Fine-tuning {base.name}, an imported model: same architecture and vocabulary; Adam with a low rate.")
+        return "fine-tuning", [Layer(Source.FIT, IMPORTED_FINE_TUNING, "an imported model")]
     name = request.preset or fine_tuning_preset(sizer.corpus.train_pairs)
     log(
         f"Fine-tuning {base.name}: same architecture and vocabulary; training settings of preset {name} with a lower "
@@ -187,6 +190,8 @@ def _is_prepared(
 def _write_run(output: Path, run: NewRun) -> None:
     """Write what makes a folder a run; config.json comes last, since the run exists as soon as it does."""
     output.mkdir(parents=True, exist_ok=True)
+    if run.base:
+        run.base.copy_vocabulary_files(output)
     if run.base and (shortlist := load_shortlist(run.base.folder)):
         (output / SHORTLIST_FOLDER).mkdir(exist_ok=True)
         shortlist.save(output / SHORTLIST_FOLDER)

@@ -66,7 +66,7 @@ def _make_trainer(request: TrainingRequest, group: ProcessGroup, log: Log, start
         trainer.restore(load_checkpoint(saved), saved)
         log(f"resuming from step {trainer.state.step:,}")
     elif name := run_config.train.base_model:
-        load_weights(trainer.model, to_tensors(open_base_model(name).stored.weights()), Path(name), shard_like)
+        load_weights(trainer.model, to_tensors(open_base_model(name).initial_weights()), Path(name), shard_like)
     processes = "" if group.world_size == 1 else f", {group.world_size} processes ({run_config.train.parallel})"
     log(
         f"{count_parameters(trainer.model) / 1e6:.1f} million parameters, {len(trainer.train_shards):,} pairs, "

@@ -20,7 +20,7 @@ from multihead.storage.checksums import CHECKSUM_FILE, checksums, verify_all
 from multihead.storage.files import atomic_file, write_text_atomic
 from multihead.storage.shortlist import FILE as SHORTLIST
 from multihead.storage.shortlist import Shortlist, load_shortlist
-from multihead.text.tokenizer import SubwordTokenizer
+from multihead.text.tokenizer import FILE, TARGET_FILE, SubwordTokenizer
 
 WEIGHTS = "model.safetensors"
 
@@ -156,18 +156,19 @@ def save_model(  # noqa: PLR0913 - the parts of a model folder
     folder: Path,
     weights: Arrays,
     config: RunConfig,
-    tokenizer_json: str,
+    vocabulary: Mapping[str, str],
     provenance: Provenance,
     search: ModelSearch | None = None,
 ) -> None:
     """Write a model folder: each file is replaced atomically, the weights, which carry the step, last."""
     folder.mkdir(parents=True, exist_ok=True)
     write_text_atomic(folder / "config.json", to_json(config, provenance.to_json(), search))
-    write_text_atomic(folder / "tokenizer.json", tokenizer_json)
+    for name, text in vocabulary.items():
+        write_text_atomic(folder / name, text)
     with atomic_file(folder / WEIGHTS) as temporary:
         write_arrays(temporary, weights, {"step": str(provenance.steps or 0)})
         # README.md has no checksum: users edit the card.
-        others = {name: folder / name for name in ("config.json", "tokenizer.json", SHORTLIST)}
+        others = {name: folder / name for name in ("config.json", *vocabulary, SHORTLIST)}
         existing = {name: path for name, path in others.items() if path.exists()}
         write_text_atomic(folder / CHECKSUM_FILE, checksums({WEIGHTS: temporary, **existing}))
 
@@ -256,6 +257,12 @@ def read_search(folder: Path) -> ModelSearch:
     """Return the search settings stored with a model; the paper's defaults if it stores none."""
     path = folder / "config.json"
     return search_from_json(path.read_text(encoding="utf-8"), path) if path.exists() else ModelSearch()
+
+
+def read_vocabulary_files(folder: Path) -> dict[str, str]:
+    """Return the files of the tokenizer of a model, a checkpoint or a prepared corpus, by name."""
+    names = (FILE, *([TARGET_FILE] if (folder / TARGET_FILE).exists() else []))
+    return {name: (folder / name).read_text(encoding="utf-8") for name in names}
 
 
 def read_provenance(folder: Path) -> Provenance:

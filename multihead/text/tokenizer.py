@@ -7,6 +7,7 @@ Text is split into words, each with the space before it, and words into pieces o
 import json
 import re
 from collections.abc import Iterable, Sequence
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -14,11 +15,12 @@ from tokenizers import Regex, Tokenizer, decoders, models, normalizers, pre_toke
 
 from multihead.errors import UsageError, UserError
 
+FILE, TARGET_FILE = "tokenizer.json", "tokenizer.target.json"
 PAD_ID, UNK_ID, BOS_ID, EOS_ID = range(4)
 SPECIAL_TOKENS = ["<pad>", "<unk>", "<s>", "</s>"]  # in the order of the ids above
 NEVER_GENERATED = [PAD_ID, BOS_ID]  # UNK is allowed: imported Marian models generate it
-# Marks pieces of the target language in a vocabulary whose source and target have different pieces.
-TARGET_ONLY_PREFIX = "\ue000"
+# Marks pieces of the other language in a vocabulary whose source and target have different pieces.
+OTHER_LANGUAGE_PREFIX = "\ue000"
 
 # A word keeps its accents, vowel signs and inner apostrophes (\p{M} matters in Hindi, Thai, Arabic, ...) and the
 # zero-width joiners of Sinhala, Malayalam and Persian; digits are words, so that numbers are copied digit by digit,
@@ -32,15 +34,25 @@ OPEN, CLOSE = "\u2039", "\u203a"  # single angle quotation marks around the hexa
 
 
 class SubwordTokenizer:
-    """A subword vocabulary, learned by `learn` and stored as a `tokenizer.json` of the `tokenizers` library."""
+    """A subword vocabulary, learned by `learn` and stored as a `tokenizer.json` of the `tokenizers` library.
 
-    def __init__(self, backend: Tokenizer) -> None:
-        # Not stored in tokenizer.json: without it "</s>" in a user's text would become the end symbol.
-        backend.encode_special_tokens = True
-        backend.post_processor = None  # it could add an end symbol; ours is added when batches are made
+    An imported vocabulary splits the two languages differently: it has a second tokenizer with the same ids for text of
+    the target language, stored as `tokenizer.target.json`.
+    """
+
+    def __init__(self, backend: Tokenizer, target: Tokenizer | None = None) -> None:
+        for tokenizer in (backend, *([target] if target else [])):
+            # Not stored in tokenizer.json: without it "</s>" in a user's text would become the end symbol.
+            tokenizer.encode_special_tokens = True
+            tokenizer.post_processor = None  # it could add an end symbol; ours is added when batches are made
         self._backend = backend
         self._is_byte_level = not isinstance(backend.model, models.Unigram)  # imported vocabularies are Unigram
-        self._target_backend: Tokenizer | None = None
+        self._target = target
+
+    @property
+    def encodes_targets(self) -> bool:
+        """Whether text of the target language is split as the model was trained on it; older imports cannot do it."""
+        return self._is_byte_level or self._target is not None
 
     @property
     def vocab_size(self) -> int:
@@ -54,20 +66,23 @@ class SubwordTokenizer:
         return ids
 
     def encode_target(self, text: str) -> list[int]:
-        """Encode text of the target language, which has separate pieces in an imported vocabulary.
-
-        There the pieces of both languages compete, so a translation may be segmented differently than it was generated.
-        """
-        if self._is_byte_level:
-            return self.encode(text)
-        if self._target_backend is None:
-            self._target_backend = _without_marks(self._backend)
+        """Return the ids of a text of the target language, without special tokens."""
         ids: list[int] = self._target_backend.encode(text).ids
         return ids
 
     def encode_batch(self, texts: Sequence[str]) -> list[list[int]]:
         """Return the ids of each text, computed on all cores."""
         return [encoding.ids for encoding in self._backend.encode_batch_fast(list(texts))]
+
+    def encode_target_batch(self, texts: Sequence[str]) -> list[list[int]]:
+        """Return the ids of each text of the target language, computed on all cores."""
+        return [encoding.ids for encoding in self._target_backend.encode_batch_fast(list(texts))]
+
+    @cached_property
+    def _target_backend(self) -> Tokenizer:
+        if self._is_byte_level:
+            return self._backend
+        return self._target or _without_marks(self._backend)
 
     def decode(self, ids: Sequence[int]) -> str:
         """Return the text of ids, without control symbols."""
@@ -77,7 +92,7 @@ class SubwordTokenizer:
 
     def tokens(self, ids: Sequence[int]) -> list[str]:
         """Return the piece of each id as it is in the vocabulary."""
-        return [(self._backend.id_to_token(id) or "").removeprefix(TARGET_ONLY_PREFIX) for id in ids]
+        return [(self._backend.id_to_token(id) or "").removeprefix(OTHER_LANGUAGE_PREFIX) for id in ids]
 
     def readable(self, ids: Sequence[int]) -> list[str]:
         """Return the text of each piece; a piece that starts a word starts with a space.
@@ -102,6 +117,11 @@ class SubwordTokenizer:
         """Return the content of tokenizer.json."""
         return self._backend.to_str(pretty=True)
 
+    def files(self) -> dict[str, str]:
+        """Return the files of the vocabulary by their names in a model folder."""
+        target = {TARGET_FILE: self._target.to_str(pretty=True)} if self._target else {}
+        return {FILE: self.to_json(), **target}
+
     def json_with_eos(self) -> str:
         """Return tokenizer.json for programs that do not add the end symbol to a source themselves."""
         copy = Tokenizer.from_str(self.to_json())
@@ -111,14 +131,15 @@ class SubwordTokenizer:
 
     @classmethod
     def load(cls, path: Path) -> "SubwordTokenizer":
-        """Read a tokenizer.json; raise UserError if it is missing, damaged or not one of ours."""
-        try:
-            backend = Tokenizer.from_file(str(path))
-        except Exception as error:  # the library raises no narrower class
-            raise UserError(f"cannot read the tokenizer {path}: {error}") from None
-        if [backend.id_to_token(id) for id in range(len(SPECIAL_TOKENS))] != SPECIAL_TOKENS:
-            raise UserError(f"{path} is not a Multihead tokenizer: its first pieces are not {SPECIAL_TOKENS}")
-        return cls(backend)
+        """Read a tokenizer.json, and the tokenizer of the target language if there is one next to it.
+
+        Raises UserError if it is missing, damaged or not one of ours.
+        """
+        backend, beside = _read(path), path.with_name(TARGET_FILE)
+        target = _read(beside) if beside.exists() else None
+        if target and target.get_vocab_size() != backend.get_vocab_size():
+            raise UserError(f"{beside} has other pieces than {path.name}")
+        return cls(backend, target)
 
     @classmethod
     def learn(cls, texts: Iterable[str], vocab_size: int, kind: str = "bpe") -> "SubwordTokenizer":
@@ -141,6 +162,16 @@ class SubwordTokenizer:
         backend.decoder = decoders.Sequence([decoders.ByteLevel(), decoders.Strip(" ", 1, 0)])
         backend.train_from_iterator(texts, trainer)
         return cls(backend)
+
+
+def _read(path: Path) -> Tokenizer:
+    try:
+        backend = Tokenizer.from_file(str(path))
+    except Exception as error:  # the library raises no narrower class
+        raise UserError(f"cannot read the tokenizer {path}: {error}") from None
+    if [backend.id_to_token(id) for id in range(len(SPECIAL_TOKENS))] != SPECIAL_TOKENS:
+        raise UserError(f"{path} is not a Multihead tokenizer: its first pieces are not {SPECIAL_TOKENS}")
+    return backend
 
 
 _ALPHABET = sorted(pre_tokenizers.ByteLevel.alphabet())
@@ -193,10 +224,10 @@ def check_trainable(kind: str) -> None:
 
 
 def _without_marks(backend: Tokenizer) -> Tokenizer:
-    """Return a tokenizer that uses the pieces of the target language as well."""
+    """Return a tokenizer for targets of a vocabulary without one, in which the pieces of both languages compete."""
     document = json.loads(backend.to_str())
     for entry in document["model"]["vocab"]:
-        entry[0] = entry[0].removeprefix(TARGET_ONLY_PREFIX)
+        entry[0] = entry[0].removeprefix(OTHER_LANGUAGE_PREFIX)
     unmarked = Tokenizer.from_str(json.dumps(document))
     unmarked.encode_special_tokens = True
     return unmarked

@@ -21,7 +21,7 @@ from multihead.storage.arrays import read_arrays, write_arrays
 from multihead.storage.checkpoints import FILES
 from multihead.storage.checksums import CHECKSUM_FILE, checksums, verify
 from multihead.storage.files import atomic_directory
-from multihead.storage.model_folder import WEIGHTS, read_config
+from multihead.storage.model_folder import WEIGHTS, read_config, read_vocabulary_files
 
 FORMAT = 1
 
@@ -56,7 +56,7 @@ class Checkpoint:
     optimizer: Tensors  # by name, such as "exp_avg.encoder.0.feed_forward.w_1.weight"
     state: TrainState
     config: RunConfig
-    tokenizer_json: str
+    vocabulary: dict[str, str]  # files of the tokenizer by name
 
 
 def save_checkpoint(checkpoints: Path, checkpoint: Checkpoint) -> Path:
@@ -72,11 +72,12 @@ def save_checkpoint(checkpoints: Path, checkpoint: Checkpoint) -> Path:
         texts = {
             "state.json": json.dumps(state, indent=2) + "\n",
             "config.json": to_json(checkpoint.config),
-            "tokenizer.json": checkpoint.tokenizer_json,
+            **checkpoint.vocabulary,
         }
         for name, text in texts.items():
             (aside / name).write_text(text, encoding="utf-8")
-        (aside / CHECKSUM_FILE).write_text(checksums({name: aside / name for name in FILES}), encoding="utf-8")
+        names = dict.fromkeys([*FILES, *texts])
+        (aside / CHECKSUM_FILE).write_text(checksums({name: aside / name for name in names}), encoding="utf-8")
     return final
 
 
@@ -93,7 +94,7 @@ def load_checkpoint(folder: Path) -> Checkpoint:
         optimizer=to_tensors(read_arrays(folder / "optimizer.safetensors")),
         state=TrainState(cursor=cursor, **document),
         config=read_config(folder),
-        tokenizer_json=(folder / "tokenizer.json").read_text(encoding="utf-8"),
+        vocabulary=read_vocabulary_files(folder),
     )
 
 

@@ -167,7 +167,7 @@ class Trainer:
             optimizer=self._gather(optimizer_tensors(self.model, self.optimizers)),
             state=self.state,
             config=self.config,
-            tokenizer_json=self.tokenizer.to_json(),
+            vocabulary=self.tokenizer.files(),
         )
 
     def _gather(self, tensors: Tensors) -> Tensors:

@@ -86,7 +86,7 @@ def make_model(folder: Path, **changes: object) -> tuple[ModelFolder, Transforme
     config = RunConfig(model=tiny_shape(**shape), data=DataConfig(max_length=64, batch_tokens=100))
     torch.manual_seed(1)
     model = build_model(config.model).eval()
-    save_model(folder, to_arrays(weights_of(model)), config, tokenizer.to_json(), Provenance())
+    save_model(folder, to_arrays(weights_of(model)), config, tokenizer.files(), Provenance())
     return ModelFolder.open(folder), model
 
 

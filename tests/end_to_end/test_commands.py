@@ -181,7 +181,7 @@ def test_two_models_are_compared(trained: Path, test_set: tuple[Path, Path], tmp
     model, tokenizer, config = load_model(trained)
     spoilt = weights_of(model)
     spoilt["source_embedding.weight"].mul_(0.5)
-    save_model(tmp_path / "spoilt", to_arrays(spoilt), config, tokenizer.to_json(), Provenance())
+    save_model(tmp_path / "spoilt", to_arrays(spoilt), config, tokenizer.files(), Provenance())
     options = ("evaluate", trained, "--source", source, "--reference", reference, "--beam", "1", "--json")
     reports = [json.loads(multihead(*options, "--compare", other).stdout) for other in (trained, tmp_path / "spoilt")]
     itself, worse = (report["comparison"][0] for report in reports)

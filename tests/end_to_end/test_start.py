@@ -130,12 +130,6 @@ def test_languages_are_the_models_if_nothing_else_is_said(
     assert (data.source_lang, data.target_lang) == ("en", "fr")
 
 
-def test_an_imported_model_is_refused_in_words(request_from: TrainingRequest, trained: Path, tmp_path: Path) -> None:
-    model = copy_of(trained, tmp_path / "model", tokenizer="unigram")
-    with pytest.raises(UserError, match="imported models cannot be fine-tuned"):
-        train(with_settings(request_from, {"train.base_model": str(model)}))
-
-
 def test_a_model_that_is_not_there_is_refused_before_any_work(request_from: TrainingRequest) -> None:
     with pytest.raises(UserError, match="there is no model 'nowhere'"):
         train(with_settings(request_from, {"train.base_model": "nowhere"}))

@@ -77,8 +77,11 @@ def export_marian(model: ModelFolder, output: Path) -> None:
 def _marian_weights(config: ModelConfig, weights: Arrays, vocabulary: VocabularyMapping) -> Arrays:
     order, width = sines_before_cosines(config.d_model), config.d_model // config.n_heads
     native_ids = np.argsort(vocabulary.marian_ids, kind="stable")
+    input_ids = native_ids  # of the decoder
     if vocabulary.start_is_padding:
         native_ids = native_ids[native_ids != BOS_ID]
+        # Marian starts with its padding token, whose embedding has no other use; training changes ours.
+        input_ids = np.where(native_ids == PAD_ID, BOS_ID, native_ids)
     arrays: Arrays = {}
     for marian_name, native_name in layers(config.encoder_layers, config.decoder_layers):
         for kind in ("weight", "bias"):
@@ -88,7 +91,8 @@ def _marian_weights(config: ModelConfig, weights: Arrays, vocabulary: Vocabulary
             arrays[f"{marian_name}.{kind}"] = permute_model_axis(f"{native_name}.{kind}", array, order)
     embeddings = {SHARED: "source"} if config.tie_embeddings == "all" else {SOURCE: "source", TARGET: "target"}
     for marian_name, side in embeddings.items():
-        arrays[marian_name] = weights[f"{side}_embedding.weight"][native_ids][:, order]
+        ids = native_ids if marian_name == SOURCE else input_ids
+        arrays[marian_name] = weights[f"{side}_embedding.weight"][ids][:, order]
     if config.tie_embeddings == "none":
         arrays[OUTPUT] = weights["output.weight"][native_ids][:, order]
     bias = weights.get("output.bias", np.zeros(config.vocab_size, np.float32))

@@ -34,7 +34,7 @@ from multihead.model.positions import sinusoids
 from multihead.storage.arrays import Arrays
 from multihead.storage.files import atomic_directory, check_writable
 from multihead.storage.model_folder import WEIGHTS, ModelFolder, Provenance, read_provenance, save_model
-from multihead.text.tokenizer import BOS_ID
+from multihead.text.tokenizer import BOS_ID, PAD_ID
 
 IMPOSSIBLE = -1e9  # bias of a token that is never generated
 POSITION_TOLERANCE = 2e-3  # between a stored table of positions, in half precision, and the sinusoids
@@ -59,7 +59,7 @@ def import_marian(folder: Path, output: Path, name: str = "") -> None:
     )
     tokenizer = vocabulary.tokenizer(mapping.marian_ids)
     with atomic_directory(output) as temporary:
-        save_model(temporary, weights, run_config, tokenizer.to_json(), provenance)
+        save_model(temporary, weights, run_config, tokenizer.files(), provenance)
         (temporary / "README.md").write_text(_imported_card(output.name, run_config, provenance), encoding="utf-8")
         if not mapping.is_native:
             _keep_originals(files, temporary / ORIGIN)
@@ -143,6 +143,19 @@ def _native_weights(config: MarianConfig, weights: Arrays, vocabulary: Vocabular
         bias[BOS_ID] = IMPOSSIBLE
     native["output.bias"] = bias
     return _without_zero_biases(native)
+
+
+def trainable(weights: Arrays) -> Arrays:
+    """Return the weights of an imported model for training: its start token may have a tiny probability.
+
+    With the bias of an impossible token, label smoothing would make the loss huge.
+    """
+    bias = weights.get("output.bias")
+    if bias is None or bias[BOS_ID] != IMPOSSIBLE:
+        return weights
+    bias = bias.copy()
+    bias[BOS_ID] = bias[PAD_ID]
+    return {**weights, "output.bias": bias}
 
 
 def _without_zero_biases(weights: Arrays) -> Arrays:

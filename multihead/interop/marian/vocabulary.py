@@ -1,7 +1,8 @@
 """The vocabulary of a Marian folder, two SentencePiece models with a joint list of pieces, as one tokenizer.
 
-source.spm encodes, target.spm decodes, and vocab.json numbers the pieces of both. Our tokenizer is one Unigram model of
-all pieces; those of target.spm alone are marked by a prefix, so that no source text is split into them.
+source.spm and target.spm split text of their languages, and vocab.json numbers the pieces of both. Ours are two Unigram
+models of all pieces with the same ids, one per language; the pieces of the other language alone are marked by a prefix,
+so that no text is split into them.
 """
 
 from collections.abc import Callable, Sequence
@@ -12,7 +13,13 @@ from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, normalize
 
 from multihead.errors import UserError, require
 from multihead.interop.marian.folder import MarianFolder
-from multihead.text.tokenizer import SENTENCEPIECE_SPACE, SPECIAL_TOKENS, TARGET_ONLY_PREFIX, UNK_ID, SubwordTokenizer
+from multihead.text.tokenizer import (
+    OTHER_LANGUAGE_PREFIX,
+    SENTENCEPIECE_SPACE,
+    SPECIAL_TOKENS,
+    UNK_ID,
+    SubwordTokenizer,
+)
 
 UNIGRAM = 1  # SentencePiece's enum of model types
 NORMAL, USER_DEFINED, BYTE = 1, 4, 6  # and of piece types
@@ -39,7 +46,10 @@ class Vocabulary:
 
     def tokenizer(self, order: Sequence[int]) -> SubwordTokenizer:
         """Return a tokenizer that numbers these ids of Marian from 0; the first are pad, unk, start and end."""
-        return self.native or _make_tokenizer(self.source, self.target, [self.pieces[id] for id in order])
+        if self.native:
+            return self.native
+        pieces = [self.pieces[id] for id in order]
+        return SubwordTokenizer(_backend(self.source, self.target, pieces), _backend(self.target, self.source, pieces))
 
 
 def read_vocabulary(folder: MarianFolder) -> Vocabulary:
@@ -79,13 +89,19 @@ def _read_spm(folder: MarianFolder, name: str) -> Any:
 
 
 def _scores(proto: Any) -> dict[str, float]:
-    return {piece.piece: piece.score for piece in proto.pieces if piece.type in (NORMAL, USER_DEFINED)}
+    return {piece.piece: _rounded(piece.score) for piece in proto.pieces if piece.type in (NORMAL, USER_DEFINED)}
 
 
-def _make_tokenizer(source: Any, target: Any, pieces: list[str]) -> SubwordTokenizer:
-    scores, target_scores = _scores(source), _scores(target)
+def _rounded(score: float) -> float:
+    """Return a score with the digits of its 32 bits: the tokenizers library reads longer numbers inexactly."""
+    return float(f"{score:.9g}")
+
+
+def _backend(model: Any, other: Any, pieces: list[str]) -> Tokenizer:
+    """Return a tokenizer that splits text as `model` does; `other` is the model of the other language."""
+    scores, other_scores = _scores(model), _scores(other)
     least = min(scores.values(), default=0.0)
-    unsplit = {piece.piece for piece in source.pieces if piece.type == USER_DEFINED}
+    unsplit = {piece.piece for piece in model.pieces if piece.type == USER_DEFINED}
     unsplit |= {piece for piece in pieces if piece.startswith(">>") and piece.endswith("<<")}  # language codes
     names = SPECIAL_TOKENS + [piece if piece not in SPECIAL_TOKENS else f"{piece}'" for piece in pieces[4:]]
     vocabulary = []
@@ -93,13 +109,13 @@ def _make_tokenizer(source: Any, target: Any, pieces: list[str]) -> SubwordToken
         if piece in scores or piece in unsplit or id < len(SPECIAL_TOKENS):
             vocabulary.append((piece, scores.get(piece, least)))
         elif len(piece) == 1:  # SentencePiece returns unknown characters, which vocab.json may have
-            vocabulary.append((piece, least - UNKNOWN_PENALTY))
+            vocabulary.append((piece, _rounded(least - UNKNOWN_PENALTY)))
         else:
-            # Not below the least score of the source, which determines the score of unknown characters.
-            vocabulary.append((TARGET_ONLY_PREFIX + piece, max(least, target_scores.get(piece, least))))
+            # Not below the least score of the model, which determines the score of unknown characters.
+            vocabulary.append((OTHER_LANGUAGE_PREFIX + piece, max(least, other_scores.get(piece, least))))
     backend = Tokenizer(_from_spm(lambda: models.Unigram(vocabulary, unk_id=UNK_ID, byte_fallback=False)))
-    backend.normalizer = _normalizer(source.normalizer_spec)
-    prefix = "always" if source.normalizer_spec.add_dummy_prefix else "never"
+    backend.normalizer = _normalizer(model.normalizer_spec)
+    prefix = "always" if model.normalizer_spec.add_dummy_prefix else "never"
     backend.pre_tokenizer = pre_tokenizers.Sequence(
         [
             pre_tokenizers.Metaspace(SENTENCEPIECE_SPACE, prefix),
@@ -108,10 +124,10 @@ def _make_tokenizer(source: Any, target: Any, pieces: list[str]) -> SubwordToken
         ]
     )
     backend.decoder = decoders.Sequence(
-        [decoders.Replace(TARGET_ONLY_PREFIX, ""), decoders.Metaspace(SENTENCEPIECE_SPACE, prefix)]
+        [decoders.Replace(OTHER_LANGUAGE_PREFIX, ""), decoders.Metaspace(SENTENCEPIECE_SPACE, prefix)]
     )
     backend.add_tokens([AddedToken(piece, normalized=False, special=False) for piece in names if piece in unsplit])
-    return SubwordTokenizer(backend)
+    return backend
 
 
 def _normalizer(spec: Any) -> Any:
@@ -123,8 +139,8 @@ def _normalizer(spec: Any) -> Any:
 
 
 def _from_spm(make: Callable[[], Any]) -> Any:
-    """Call the tokenizers library with content of source.spm, which it may reject."""
+    """Call the tokenizers library with content of a SentencePiece model, which it may reject."""
     try:
         return make()
     except Exception as error:  # the library raises nothing narrower
-        raise UserError(f"source.spm cannot be read: {error}") from None
+        raise UserError(f"a SentencePiece model cannot be read: {error}") from None

@@ -115,7 +115,7 @@ def test_a_published_model_is_complete_and_readable_by_others(tmp_path: Path) ->
 def test_a_provenance_is_stored_and_read_again(tmp_path: Path) -> None:
     stored = store_model(tmp_path, make_model(), TOKENIZER)
     provenance = Provenance(steps=5, seconds=1.5, validation={"loss": 1.25}, scores=(SCORE,), other={"later": [1]})
-    save_model(tmp_path, stored.weights(), stored.config, TOKENIZER.to_json(), provenance)
+    save_model(tmp_path, stored.weights(), stored.config, TOKENIZER.files(), provenance)
     assert read_provenance(tmp_path) == ModelFolder.open(tmp_path).provenance == provenance
     document = json.loads((tmp_path / "config.json").read_text())["provenance"]
     assert document == provenance.to_json()

@@ -35,7 +35,7 @@ def sample(step: int = 5, seed: int = 1) -> Checkpoint:
         optimizer={"exp_avg.x": torch.randn(3)},
         state=TrainState(step=step, cursor=Cursor(epoch=1, batch=2), best_loss=1.5, best_step=3, seconds=0.1),
         config=CONFIG,
-        tokenizer_json=TOKENIZER.to_json(),
+        vocabulary=TOKENIZER.files(),
     )
 
 
@@ -49,7 +49,7 @@ def test_a_checkpoint_reads_back_as_it_was_written(tmp_path: Path) -> None:
     read = load_checkpoint(folder)
     assert same_tensors(read.weights, written.weights)
     assert same_tensors(read.optimizer, written.optimizer)
-    assert (read.state, read.config, read.tokenizer_json) == (written.state, CONFIG, TOKENIZER.to_json())
+    assert (read.state, read.config, read.vocabulary) == (written.state, CONFIG, TOKENIZER.files())
 
 
 def test_a_checkpoint_has_the_promised_files(tmp_path: Path) -> None:

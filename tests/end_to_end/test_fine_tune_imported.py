@@ -1,0 +1,178 @@
+"""An OPUS-MT model is fine-tuned on the user's own text and exported back to the format that it came from."""
+
+import json
+import random
+import shutil
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from multihead.config.schema import SearchConfig, Settings
+from multihead.errors import UserError
+from multihead.interop.formats import export
+from multihead.interop.marian.folder import MarianFolder
+from multihead.interop.marian.format import map_vocabulary, read_config
+from multihead.interop.marian.importer import import_marian
+from multihead.interop.marian.vocabulary import read_vocabulary
+from multihead.model.weights import load_model, weights_of
+from multihead.runs.request import TrainingRequest
+from multihead.runs.train import train
+from multihead.text.tokenizer import BOS_ID, EOS_ID, PAD_ID, TARGET_FILE, SubwordTokenizer
+from multihead.translation.search.beam import search
+from tests.marian import SENTENCES, TRANSLATIONS, TheirModel, opus_folder
+
+transformers = pytest.importorskip("transformers", reason="transformers is not installed")
+pytest.importorskip("sentencepiece", reason="sentencepiece is not installed")
+
+REAL = Path(__file__).parents[3] / "shared" / "data"
+SETTINGS: Settings = {
+    "train.steps": 24,
+    "train.lr_scale": 0.03,
+    "train.warmup": 5,
+    "train.save_every": 8,
+    "train.validate_every": 8,
+    "train.precision": "float32",
+    "data.max_length": 64,
+    "data.batch_tokens": 512,
+}
+
+
+@pytest.fixture(scope="module")
+def opus(tmp_path_factory: pytest.TempPathFactory) -> TheirModel:
+    return opus_folder(tmp_path_factory.mktemp("opus") / "opus")
+
+
+@pytest.fixture(scope="module")
+def imported(opus: TheirModel) -> Path:
+    import_marian(opus.folder, opus.folder.with_name("model"))
+    return opus.folder.with_name("model")
+
+
+@pytest.fixture(scope="module")
+def request_(imported: Path) -> TrainingRequest:
+    source, target = imported.with_name("text.en"), imported.with_name("text.de")
+    source.write_text("".join(f"{text}\n" for text in many(SENTENCES)), encoding="utf-8")
+    target.write_text("".join(f"{text}\n" for text in many(TRANSLATIONS)), encoding="utf-8")
+    settings = {**SETTINGS, "train.base_model": str(imported)}
+    return TrainingRequest(output=imported.with_name("run"), source=source, target=target, settings=settings)
+
+
+def many(texts: list[str]) -> list[str]:
+    """Return pairs of sentences, which differ from each other and belong together on both sides."""
+    return [f"{first} {second}" for first in texts for second in texts]
+
+
+@pytest.fixture(scope="module")
+def fine_tuned(request_: TrainingRequest) -> Path:
+    train(request_)
+    return request_.output
+
+
+def losses(run: Path) -> list[float]:
+    lines = [json.loads(line) for line in (run / "log.jsonl").read_text(encoding="utf-8").splitlines()]
+    return [line["valid_loss"] for line in lines if "valid_loss" in line]
+
+
+def test_it_learns_the_new_text(fine_tuned: Path) -> None:
+    found = losses(fine_tuned)
+    assert found[-1] < found[0] - 0.1  # nats per token; random weights still translate each sentence differently
+
+
+def test_the_text_is_read_as_the_models_own_normalization_has_it(fine_tuned: Path) -> None:
+    assert load_model(fine_tuned)[2].data.unicode == "none"
+
+
+def test_it_is_trained_by_adam_at_a_low_rate(fine_tuned: Path, request_: TrainingRequest) -> None:
+    assert load_model(fine_tuned)[2].train.optimizer == "adam"
+
+
+def test_targets_are_split_by_target_spm(imported: Path, opus: TheirModel) -> None:
+    tokenizer = load_model(imported)[1]
+    theirs = [opus.tokenizer(text_target=text).input_ids[:-1] for text in TRANSLATIONS]
+    assert [[opus.places()[id] for id in ids] for ids in tokenizer.encode_target_batch(TRANSLATIONS)] == theirs
+    assert [tokenizer.encode_target(text) for text in TRANSLATIONS] == tokenizer.encode_target_batch(TRANSLATIONS)
+
+
+def test_the_published_model_keeps_both_tokenizers_and_the_original_vocabulary(
+    fine_tuned: Path, imported: Path
+) -> None:
+    for name in ("tokenizer.json", TARGET_FILE, "marian/source.spm", "marian/target.spm", "marian/vocab.json"):
+        assert (fine_tuned / name).read_bytes() == (imported / name).read_bytes(), name
+
+
+@torch.inference_mode()
+def test_exported_to_marian_it_translates_the_same_in_transformers(fine_tuned: Path, tmp_path: Path) -> None:
+    export(fine_tuned, "marian", tmp_path / "marian")
+    theirs: Any = transformers.MarianMTModel.from_pretrained(tmp_path / "marian").eval()
+    tokenizer = transformers.MarianTokenizer.from_pretrained(tmp_path / "marian")
+    exported = TheirModel(theirs, tokenizer, tmp_path / "marian")
+    model, ours, _ = load_model(fine_tuned)
+    for text in SENTENCES:
+        source = torch.tensor([[*ours.encode(text), EOS_ID]])
+        (found,) = search([model], source, SearchConfig(beam=4, alpha=0.0, max_extra=8))
+        limit = source.size(1) + 8
+        assert ours.decode(found.best(1)[0].tokens) == exported.translate(text, beam=4, limit=limit)
+
+
+def test_the_start_symbol_is_trained_and_exported_as_the_padding_of_marian(fine_tuned: Path, tmp_path: Path) -> None:
+    weights = weights_of(load_model(fine_tuned)[0])
+    embedding = weights["source_embedding.weight"]  # shared
+    assert not torch.equal(embedding[BOS_ID], embedding[PAD_ID])
+    assert weights["output.bias"][BOS_ID] > -100  # label smoothing of an impossible token would dwarf the loss
+    export(fine_tuned, "marian", tmp_path / "marian")
+    import_marian(tmp_path / "marian", tmp_path / "again")
+    again = weights_of(load_model(tmp_path / "again")[0])["source_embedding.weight"]
+    assert torch.equal(again[BOS_ID], embedding[BOS_ID])
+
+
+def test_interrupted_it_ends_with_the_same_bytes(fine_tuned: Path, request_: TrainingRequest, tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    shutil.copytree(fine_tuned, run)
+    for name in ("checkpoints/step-16", "checkpoints/step-24"):
+        shutil.rmtree(run / name)
+    for name in ("model.safetensors", "tokenizer.json", TARGET_FILE):
+        (run / name).unlink()
+    train(replace(request_, output=run))
+    for name in ("model.safetensors", "tokenizer.json", TARGET_FILE):
+        assert (run / name).read_bytes() == (fine_tuned / name).read_bytes(), name
+
+
+def test_an_import_of_an_older_version_is_refused_with_the_remedy(
+    imported: Path, request_: TrainingRequest, tmp_path: Path
+) -> None:
+    old = tmp_path / "old"
+    shutil.copytree(imported, old)
+    (old / TARGET_FILE).unlink()
+    settings = {**request_.settings, "train.base_model": str(old)}
+    with pytest.raises(UserError, match="import it again"):
+        train(replace(request_, output=tmp_path / "run", settings=settings))
+
+
+@pytest.mark.parametrize(("name", "language"), [("en-mg", "fr"), ("en-pt", "es")])
+def test_ids_of_targets_are_those_of_transformers_with_real_vocabularies(name: str, language: str) -> None:
+    """On real sentences of a related language: target.spm has to split unfamiliar words as well."""
+    folder = REAL / "opus-mt" / name
+    if not folder.is_dir():
+        pytest.skip("the files of OPUS-MT are not on this machine")
+    tokenizer, places = tokenizer_of(folder)
+    theirs = transformers.MarianTokenizer.from_pretrained(folder)
+    for text in real_sentences(language):
+        expected = theirs(text_target=text).input_ids[:-1]
+        assert [places[id] for id in tokenizer.encode_target(text)] == expected, text
+
+
+def tokenizer_of(folder: Path) -> tuple[SubwordTokenizer, list[int]]:
+    files = MarianFolder(folder)
+    vocabulary = read_vocabulary(files)
+    places = map_vocabulary(read_config(files), vocabulary).marian_ids
+    return vocabulary.tokenizer(places), places
+
+
+def real_sentences(language: str) -> list[str]:
+    from multihead.text.lines import read_lines
+
+    lines = [line.decode() for line in read_lines(REAL / "newstest" / f"valid.{language}.gz")]
+    return random.Random(1).sample(lines, 1000)
