@@ -109,8 +109,18 @@ PRESETS: dict[str, Settings] = {
         "model.encoder_layers": 2,
         "model.decoder_layers": 2,
     },
+    "rnn": {  # a single vector between encoder and decoder, as before attention
+        **_PRE_TRANSFORMER,
+        "model.encoder_mixer": "lstm",
+        "model.decoder_mixer": "lstm",
+        "model.cross": "last",
+        "model.positions": "none",
+        "model.encoder_layers": 2,
+        "model.decoder_layers": 2,
+    },
     "convs2s": {
         **_PRE_TRANSFORMER,
+        "model.cross": "convs2s",
         "model.encoder_mixer": "gated",
         "model.decoder_mixer": "gated",
         "model.attention_score": "dot",

@@ -27,6 +27,7 @@ NonNegative = Annotated[float, Bounds(ge=0.0)]
 Mixer = Literal[
     "attention", "local", "linformer", "bigbird", "lstm", "gru", "convolution", "dilated", "separable", "gated"
 ]
+SOURCE_SCORES = ("location", "local-p")  # attention scores that predict a position of the source
 NOT_CAUSAL = {"linformer": "Linformer", "bigbird": "BigBird"}  # mixers that see the whole sentence
 
 
@@ -51,12 +52,16 @@ class ModelConfig:
         "how positions are encoded (§3.5, Table 3 row E)",
     ] = "sinusoidal"
     attention_score: Annotated[
-        Literal["scaled", "dot", "additive"],
-        "attention score: §3.2.1, without the square root, or additive (Bahdanau)",
+        Literal["scaled", "dot", "additive", "general", "concat", "location", "local-p"],
+        "attention score: §3.2.1, without the square root, additive (Bahdanau), or another one of Luong",
     ] = "scaled"
+    cross: Annotated[
+        Literal["attention", "convs2s", "last", "mean"],
+        "how the decoder sees the source: attention, that of ConvS2S, or one vector (no attention)",
+    ] = "attention"
     encoder_mixer: Annotated[Mixer, "token mixing in encoder layers"] = "attention"
     decoder_mixer: Annotated[Mixer, "token mixing in decoder layers"] = "attention"
-    window: Annotated[Positive, "local, bigbird: r, the number of positions seen around each one (§4)"] = 64
+    window: Annotated[Positive, "local, bigbird, local-p: r, the number of positions seen around one (§4)"] = 64
     kernel: Annotated[Positive, "convolutions: k, the kernel width in positions"] = 3
     relative_distance: Annotated[Positive, "positions=relative: largest distance that is told apart"] = 16
     projected_length: Annotated[Positive, "linformer: length to which keys and values are projected"] = 64
@@ -78,6 +83,7 @@ class ModelConfig:
             raise UsageError(
                 f"model.decoder_mixer={self.decoder_mixer}: {name} is not causal; use it in the encoder only"
             )
+        self._check_cross()
         # Relative positions are part of scaled attention scores over all distances.
         required = {"attention_score": "scaled", "encoder_mixer": "attention", "decoder_mixer": "attention"}
         for name, value in required.items() if self.positions in ("relative", "tree") else ():
@@ -86,10 +92,32 @@ class ModelConfig:
                     f"model.positions={self.positions} requires model.{name}={value}, not {getattr(self, name)}"
                 )
 
+    def _check_cross(self) -> None:
+        if self.cross == "convs2s" and (self.n_heads, self.d_k, self.d_v) != (1, self.d_model, self.d_model):
+            raise UsageError(
+                "model.cross=convs2s has one head as wide as the model: set model.n_heads=1 and "
+                f"model.d_k=model.d_v={self.d_model}"
+            )
+        if self.cross in ("last", "mean") and self.attention_score in SOURCE_SCORES:
+            raise UsageError(
+                f"model.attention_score={self.attention_score} is for attention to the source, which model.cross="
+                f"{self.cross} removes"
+            )
+
+    @property
+    def attends_to_source(self) -> bool:
+        """Whether the decoder attends to the source, so that words can be aligned."""
+        return self.cross in ("attention", "convs2s")
+
     @property
     def variants(self) -> list[str]:
         """The settings that replace a layer of the paper by one of `multihead.model.variants`."""
-        paper = {"attention_score": "scaled", "encoder_mixer": "attention", "decoder_mixer": "attention"}
+        paper = {
+            "attention_score": "scaled",
+            "cross": "attention",
+            "encoder_mixer": "attention",
+            "decoder_mixer": "attention",
+        }
         names = [f"model.{name}={getattr(self, name)}" for name, its in paper.items() if getattr(self, name) != its]
         return [*names, f"model.positions={self.positions}"] if self.positions in ("relative", "tree") else names
 

@@ -33,6 +33,7 @@ from multihead.model.transformer import (
     ScaledDotProduct,
     Transformer,
 )
+from multihead.model.variants.luong import LocalP
 from multihead.model.variants.scores import DotProduct
 
 Recorded = dict[str, Tensor]
@@ -192,12 +193,13 @@ def _keep_attention(name: str, tensors: Recorded) -> Callable[..., None]:
         x, mask = inputs[:2]
         if isinstance(module, MultiHeadAttention):
             distances = {"distances": options["distances"]} if options.get("distances") is not None else {}
-            kv = options.get("kv") or module.keys_values(x)
+            kv = options["memory"].kv if options.get("memory") else module.keys_values(x)
             tensors.update(
                 {f"{name}.{step}": tensor for step, tensor in _steps(module, x, mask, kv, distances).items()}
             )
         elif hasattr(module, "weights"):  # sparse attention, shown as the dense one that it stands for
-            tensors[f"{name}.weights"] = cast(Any, module).weights(x, mask)
+            memory = {"memory": options["memory"]} if options.get("memory") else {}
+            tensors[f"{name}.weights"] = cast(Any, module).weights(x, mask, **memory)
 
     return hook
 
@@ -211,7 +213,7 @@ def _steps(
     scores = score.scores(q, k, **distances)
     heads = score.forward(q, k, v, mask, **distances)  # not a call: no hook is told of this second pass
     steps: Recorded = {"q": q, "k": k, "v": v}
-    if isinstance(score, ScaledDotProduct | DotProduct):
+    if isinstance(score, ScaledDotProduct | DotProduct | LocalP):
         steps["products"] = q @ k.mT
     elif not distances and not hasattr(score, "values"):
         steps["products"] = scores  # additive scores are not divided by anything

@@ -57,11 +57,11 @@ class DecoderStep(nn.Module):
             k, v = (torch.cat(both, dim=2) for both in zip(past, new, strict=True))  # B H T+1 K
             present.extend((k, v))
             visible = torch.ones(1, k.size(2), dtype=torch.bool)  # a step sees all of the past
-            out: Tensor = self_attention(y, visible, kv=(k, v))
+            out: Tensor = self_attention(y, visible, memory=Memory((k, v), visible))
             return out
 
         x = layer.residual_1(x, attend_to_itself)
-        x = layer.residual_2(x, lambda y: layer.cross_attention(y, memory.mask, kv=memory.kv))
+        x = layer.residual_2(x, lambda y: layer.cross_attention(y, memory.mask, memory=memory))
         x = layer.residual_3(x, layer.feed_forward)
         return x
 

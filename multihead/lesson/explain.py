@@ -78,9 +78,14 @@ def lesson_page(folder: ModelFolder, text: str | None) -> tuple[str, bool]:
 def can_run_in_a_page(folder: ModelFolder) -> bool:
     """Return whether the page's own engine computes this model, and the page stays small with its weights in it."""
     model = folder.config.model
-    is_supported = {
-        *(model.encoder_mixer, model.decoder_mixer),
-    } == {"attention"} and model.positions in ("sinusoidal", "learned", "none")
+    can_compute = {
+        "encoder_mixer": ("attention",),
+        "decoder_mixer": ("attention",),
+        "cross": ("attention",),
+        "attention_score": ("scaled", "dot", "additive"),
+        "positions": ("sinusoidal", "learned", "none"),
+    }
+    is_supported = all(getattr(model, name) in values for name, values in can_compute.items())
     return is_supported and folder.config.data.tokenizer == "bpe" and folder.n_parameters <= MAX_LIVE_PARAMETERS
 
 

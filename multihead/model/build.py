@@ -5,9 +5,11 @@ from collections.abc import Callable
 from torch import nn
 
 from multihead.config.schema import ModelConfig
-from multihead.model.transformer import Blocks, Mixer, MultiHeadAttention, Transformer
+from multihead.model.transformer import Blocks, Cross, Mixer, MultiHeadAttention, Transformer
 from multihead.model.variants.convolution import Convolution
+from multihead.model.variants.cross import ConvS2S, ConvS2SAttention, SingleVector
 from multihead.model.variants.efficient_attention import Linformer, SparseAttention
+from multihead.model.variants.luong import KeylessAttention
 from multihead.model.variants.recurrent import Recurrent
 from multihead.model.variants.scores import RelativeScore, make_score
 from multihead.model.variants.tree import Tree
@@ -37,12 +39,23 @@ MIXERS: dict[str, Callable[[ModelConfig, int, bool], Mixer]] = {  # given the la
 }
 
 
+def cross_attention(config: ModelConfig) -> Cross:
+    """Return what a decoder layer sees of the source with."""
+    if config.cross == "convs2s":
+        return ConvS2SAttention(config)
+    if config.cross in ("last", "mean"):
+        return SingleVector(config, config.cross)
+    if config.attention_score == "location":
+        return KeylessAttention(config)
+    return MultiHeadAttention(config, make_score(config, of_source=True))
+
+
 def build_model(config: ModelConfig) -> Transformer:
     """Return an untrained model with the blocks that the configuration names."""
     blocks = Blocks(
         encoder=lambda layer: MIXERS[config.encoder_mixer](config, layer, False),
         decoder=lambda layer: MIXERS[config.decoder_mixer](config, layer, True),
-        cross=lambda: MultiHeadAttention(config, make_score(config)),
+        cross=lambda: cross_attention(config),
         structure=Tree(config) if config.positions == "tree" else None,
     )
-    return Transformer(config, blocks)
+    return (ConvS2S if config.cross == "convs2s" else Transformer)(config, blocks)

@@ -81,6 +81,7 @@ class Memory(NamedTuple):
     kv: KeysValues
     mask: Tensor
     rows: BeamRows | None = None  # while decoding
+    inputs: Tensor | None = None  # B T D: the embeddings of the target tokens, which some variants add to their queries
 
 
 @dataclass(slots=True)

@@ -47,6 +47,21 @@ class Score(Protocol):
     def weights(self) -> Callable[..., Tensor]: ...
 
 
+class Cross(Protocol):
+    """The sub-layer through which a decoder sees the source: attention over the encoder's output in the paper.
+
+    `keys_values` takes the encoder's output once per sentence. `weights` returns how much each position of x draws from
+    each position of the source (B H T S).
+    """
+
+    def __call__(self, x: Tensor, mask: Tensor, *, memory: Memory) -> Tensor: ...
+
+    def keys_values(self, x: Tensor) -> KeysValues: ...
+
+    @property
+    def weights(self) -> Callable[..., Tensor]: ...
+
+
 # §3.1 Encoder and decoder stacks
 
 
@@ -87,7 +102,7 @@ class EncoderLayer(nn.Module):
 class DecoderLayer(nn.Module):
     """Masked self-attention, attention over the encoder's output, then feed-forward."""
 
-    def __init__(self, config: ModelConfig, self_attention: Mixer, cross_attention: "MultiHeadAttention") -> None:
+    def __init__(self, config: ModelConfig, self_attention: Mixer, cross_attention: Cross) -> None:
         super().__init__()
         self.self_attention = self_attention
         self.cross_attention = cross_attention
@@ -96,7 +111,7 @@ class DecoderLayer(nn.Module):
 
     def forward(self, x: Tensor, mask: Tensor, memory: Memory, cache: LayerCache | None = None) -> Tensor:
         x = self.residual_1(x, lambda y: self.self_attention(y, mask, cache))
-        x = self.residual_2(x, lambda y: self.cross_attention(y, memory.mask, kv=memory.kv, rows=memory.rows))
+        x = self.residual_2(x, lambda y: self.cross_attention(y, memory.mask, memory=memory))
         x = self.residual_3(x, self.feed_forward)
         return x
 
@@ -170,19 +185,19 @@ class MultiHeadAttention(nn.Module):
     def keys_values(self, x: Tensor) -> KeysValues:
         return self._split_heads(self.w_k(x)), self._split_heads(self.w_v(x))  # B H S K
 
-    def forward(  # noqa: PLR0913 - the three uses of §3.2.3
+    def forward(
         self,
         x: Tensor,
         mask: Tensor,
         cache: LayerCache | None = None,
         *,
-        kv: KeysValues | None = None,
-        rows: BeamRows | None = None,
+        memory: Memory | None = None,
         distances: Tensor | None = None,
     ) -> Tensor:
-        """The three uses of §3.2.3: x attends to itself and to what is cached, or with `kv` to another sequence."""
+        """The three uses of §3.2.3: x attends to itself and to what is cached, or to another sequence in `memory`."""
         q = self.queries(x)  # B H T K, or R H 1 K
-        k, v = kv or self._own_keys_values(x, cache)  # B H S K
+        k, v = memory.kv if memory else self._own_keys_values(x, cache)  # B H S K
+        rows = memory.rows if memory else None
         options = {} if distances is None else {"distances": distances}
         heads = self.score(q if rows is None else rows.fold(q), k, v, mask, **options)  # B H T K
         return self.merge(heads if rows is None else rows.unfold(heads))
@@ -192,9 +207,9 @@ class MultiHeadAttention(nn.Module):
         out: Tensor = self.w_o(heads.transpose(1, 2).flatten(2))  # B T D
         return out
 
-    def weights(self, x: Tensor, mask: Tensor, kv: KeysValues | None = None, distances: Tensor | None = None) -> Tensor:
+    def weights(self, x: Tensor, mask: Tensor, memory: Memory | None = None, distances: Tensor | None = None) -> Tensor:
         """Return how much each position of x draws from each position that it may attend to."""
-        k, _ = kv or self.keys_values(x)
+        k, _ = memory.kv if memory else self.keys_values(x)
         options = {} if distances is None else {"distances": distances}
         return self.score.weights(self.queries(x), k, mask, **options)  # B H T S
 
@@ -233,7 +248,7 @@ class Blocks:
 
     encoder: Callable[[int], Mixer]
     decoder: Callable[[int], Mixer]
-    cross: Callable[[], MultiHeadAttention]
+    cross: Callable[[], Cross]
     structure: nn.Module | None = None  # adds what is known of a source beside its order: variants.tree.Tree
 
     @staticmethod
@@ -295,11 +310,11 @@ class Transformer(nn.Module):
     def hidden(self, source_ids: Tensor, target_ids: Tensor, source_heads: Tensor | None = None) -> Tensor:
         """Return the decoder's output, before the map to logits."""
         memory, memory_mask = self.encode(source_ids, source_heads)  # B S D, B 1 1 S
-        x = self.embed(self.target_embedding, target_ids)  # B T D
+        x = inputs = self.embed(self.target_embedding, target_ids)  # B T D
         # The look-ahead mask also hides the target's padding, which comes after all real tokens.
         mask = torch.ones(x.size(1), x.size(1), dtype=torch.bool, device=x.device).tril()  # T T
         for layer, memory_kv in zip(self.decoder, self.memory_keys_values(memory), strict=True):
-            x = layer(x, mask, Memory(memory_kv, memory_mask))
+            x = layer(x, mask, Memory(memory_kv, memory_mask, inputs=inputs))
         hidden: Tensor = self.decoder_norm(x)  # B T D
         return hidden
 
@@ -334,10 +349,10 @@ class Transformer(nn.Module):
 
     def decode_step(self, ids: Tensor, state: DecoderState) -> Tensor:
         """Return the logits (R V) of the token after `ids` (R), the latest token of each row, and update `state`."""
-        x = self.embed(self.target_embedding, ids.unsqueeze(1), first=state.length)  # R 1 D
+        x = inputs = self.embed(self.target_embedding, ids.unsqueeze(1), first=state.length)  # R 1 D
         mask = torch.ones(1, state.length + 1, dtype=torch.bool, device=x.device)  # all tokens so far are visible
         for layer, memory_kv, cache in zip(self.decoder, state.memory_kv, state.caches, strict=True):
-            x = layer(x, mask, Memory(memory_kv, state.memory_mask, state.rows), cache)
+            x = layer(x, mask, Memory(memory_kv, state.memory_mask, state.rows, inputs), cache)
         for cache in state.caches:
             cache.length += 1
         return F.linear(self.decoder_norm(x.squeeze(1)), *state.output)  # R V
@@ -374,11 +389,12 @@ def _initialize(module: nn.Module) -> None:
 
 
 def _initialize_attention(module: MultiHeadAttention) -> None:
-    fused = module.w_q.out_features + module.w_k.out_features + module.w_v.out_features
-    bound = math.sqrt(6 / (module.w_q.in_features + fused))  # Glorot over q, k and v as one matrix, as in that code
-    for linear in (module.w_q, module.w_k, module.w_v):
+    linears = [linear for linear in module.children() if isinstance(linear, nn.Linear)]
+    *inputs, w_o = linears  # of q, k and v, and W^O
+    bound = math.sqrt(6 / (w_o.out_features + sum(linear.out_features for linear in inputs)))
+    for linear in inputs:  # Glorot over q, k and v as one matrix, as in that code
         nn.init.uniform_(linear.weight, -bound, bound)
-    nn.init.xavier_uniform_(module.w_o.weight)
-    for linear in (module.w_q, module.w_k, module.w_v, module.w_o):
+    nn.init.xavier_uniform_(w_o.weight)
+    for linear in linears:
         if linear.bias is not None:
             nn.init.zeros_(linear.bias)

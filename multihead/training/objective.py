@@ -33,5 +33,6 @@ class Objective(nn.Module):
         """Return the modules that FSDP gathers one at a time, inner ones first."""
         # Keys and values of the memory are projected for all layers before the first one runs.
         cross = [cast(DecoderLayer, layer).cross_attention for layer in self.model.decoder]
-        projections = [projection for attention in cross for projection in (attention.w_k, attention.w_v)]
+        modules = [getattr(attention, name, None) for attention in cross for name in ("w_k", "w_v")]
+        projections = [module for module in modules if module is not None]
         return [*projections, *self.model.encoder, *self.model.decoder]

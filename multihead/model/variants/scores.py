@@ -10,8 +10,9 @@ from functools import partial
 import torch
 from torch import Tensor, nn
 
-from multihead.config.schema import ModelConfig
+from multihead.config.schema import SOURCE_SCORES, ModelConfig
 from multihead.model.transformer import ScaledDotProduct, Score, attention_weights, fast_attention, masked_softmax
+from multihead.model.variants.luong import Concat, General, LocalP, Location
 
 
 class DotProduct(nn.Module):
@@ -85,11 +86,19 @@ class RelativeScore(nn.Module):
         return (distances.clamp(-self.farthest, self.farthest) + self.farthest).expand(scores.shape)
 
 
-def make_score(config: ModelConfig) -> Score:
-    """Return the score named by `attention_score`; build.py replaces it where positions are relative."""
+def make_score(config: ModelConfig, *, of_source: bool = False) -> Score:
+    """Return the score named by `attention_score`; build.py replaces it where positions are relative.
+
+    Scores that predict a position of the source are for attention `of_source` only; other layers keep the paper's.
+    """
     scores: dict[str, Callable[[], Score]] = {
         "scaled": ScaledDotProduct,
         "dot": DotProduct,
         "additive": partial(Additive, config),
+        "general": partial(General, config),
+        "concat": partial(Concat, config),
+        "location": partial(Location, config),
+        "local-p": partial(LocalP, config),
     }
-    return scores[config.attention_score]()
+    predicts_position = config.attention_score in SOURCE_SCORES
+    return scores["scaled" if predicts_position and not of_source else config.attention_score]()

@@ -76,14 +76,18 @@ class ForcedPass:
         if not self.outputs.size(1):
             return list(self.hypotheses)
         passes = [self._decode(model, alignment_layer) for model in models]
-        weights = passes[0][1]  # N T S
+        weights = passes[0][1] if models[0].config.attends_to_source else None  # N T S
         log_probs = torch.stack(
             [self._log_probs(model, hidden) for model, (hidden, _) in zip(models, passes, strict=True)]
         )
         together = log_probs.logsumexp(dim=0) - math.log(len(models))  # K
         scores = together.split(self.lengths)
+        attention = [
+            None if weights is None else self._between_pieces(row, one, weights[row])
+            for row, one in enumerate(self.hypotheses)
+        ]
         return [
-            replace(one, attention=self._between_pieces(row, one, weights[row]), token_scores=scores[row].tolist())
+            replace(one, attention=attention[row], token_scores=scores[row].tolist())
             for row, one in enumerate(self.hypotheses)
         ]
 
@@ -91,12 +95,12 @@ class ForcedPass:
         """Return the decoder's output (N T D), and the cross-attention of a layer as the mean of its heads (N T S)."""
         memory, memory_mask = model.encode(self.source_ids, self.source_heads)
         inputs = torch.cat([torch.full_like(self.outputs[:, :1], BOS_ID), self.outputs[:, :-1]], dim=1)
-        x = model.embed(model.target_embedding, inputs)
+        x = embedded = model.embed(model.target_embedding, inputs)
         mask = torch.ones(x.size(1), x.size(1), dtype=torch.bool, device=x.device).tril()
         layers = cast(Sequence[DecoderLayer], model.decoder)
         aligning = layers[alignment_layer]
         for layer, memory_kv in zip(layers, model.memory_keys_values(memory), strict=True):
-            memory_of_layer = Memory(memory_kv, memory_mask)
+            memory_of_layer = Memory(memory_kv, memory_mask, inputs=embedded)
             if layer is aligning:
                 weights = _cross_weights(layer, x, mask, memory_of_layer).mean(dim=1)
             x = layer(x, mask, memory_of_layer)
@@ -126,4 +130,4 @@ def _cross_weights(layer: DecoderLayer, x: Tensor, mask: Tensor, memory: Memory)
     """Return the cross-attention of a decoder layer (N H T S), given its input."""
     x = layer.residual_1(x, lambda y: layer.self_attention(y, mask))
     queries = layer.residual_2.norm(x) if layer.residual_2.pre_norm else x
-    return layer.cross_attention.weights(queries, memory.mask, kv=memory.kv)
+    return layer.cross_attention.weights(queries, memory.mask, memory=memory)

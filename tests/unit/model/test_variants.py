@@ -1,6 +1,7 @@
 """Variants of the paper's parts: each against its definition by loops, and in a whole model."""
 
 import math
+from typing import cast
 
 import numpy as np
 import pytest
@@ -11,9 +12,12 @@ from multihead.config.schema import ModelConfig
 from multihead.errors import UsageError
 from multihead.inspection.record import record
 from multihead.model.build import MIXERS, build_model
+from multihead.model.incremental import Memory
 from multihead.model.transformer import DecoderLayer, MultiHeadAttention, ScaledDotProduct, Transformer
 from multihead.model.variants.convolution import Convolution
+from multihead.model.variants.cross import ConvS2SAttention, SingleVector
 from multihead.model.variants.efficient_attention import Linformer, SparseAttention
+from multihead.model.variants.luong import Concat, General, LocalP, Location
 from multihead.model.variants.recurrent import Recurrent
 from multihead.model.variants.scores import Additive, DotProduct, RelativeScore
 from tests.conftest import tiny_shape
@@ -26,6 +30,16 @@ CHOICES: list[dict[str, object]] = [
     {"positions": "relative"},
     {"attention_score": "dot"},
     {"attention_score": "additive"},
+    {"attention_score": "general"},
+    {"attention_score": "concat"},
+    {"attention_score": "location"},
+    {"attention_score": "local-p"},
+    {"cross": "last"},
+    {"cross": "mean", "encoder_mixer": "gru", "decoder_mixer": "lstm"},
+    {"cross": "convs2s", "n_heads": 1, "d_k": 12, "d_v": 12, "attention_score": "dot"},
+    {"cross": "convs2s", "n_heads": 1, "d_k": 12, "d_v": 12, "attention_score": "local-p", "encoder_mixer": "gated"},
+    {"encoder_mixer": "local", "decoder_mixer": "local", "attention_score": "concat"},
+    {"encoder_mixer": "linformer", "attention_score": "general"},
     *[dict[str, object](encoder_mixer=name) for name in IN_ENCODER],
     *[dict[str, object](decoder_mixer=name) for name in IN_DECODER],
     {"encoder_mixer": "local", "decoder_mixer": "local", "attention_score": "additive", "norm": "pre"},
@@ -102,6 +116,101 @@ def test_relative_positions_are_those_of_shaw() -> None:
         values = [v[0, 0, j] + score.values[at[j]] for j in range(6)]
         expected = sum((weight * value for weight, value in zip(softmax(scores), values, strict=True)), torch.zeros(7))
         assert_same(out[0, 0, i], expected)
+
+
+@torch.no_grad()
+def test_general_concat_and_location_scores_are_those_of_luong() -> None:
+    q, k = numbers(2, 3, 2, 5), numbers(2, 3, 4, 5)
+    general, concat, location = General(shape()).double(), Concat(shape()).double(), Location(shape()).double()
+    found = [general.scores(q, k), concat.scores(q, k), location.scores(q, k)]
+    for head in range(3):
+        both = torch.cat([concat.of_queries[head], concat.of_keys[head]], dim=1)
+        for query in range(2):
+            for key in range(4):
+                h, s = q[1, head, query], k[1, head, key]
+                expected = [
+                    h @ general.w[head] @ s,
+                    concat.u[head] @ torch.tanh(both @ torch.cat([h, s])),
+                    location.w[head, key] @ h,
+                ]
+                assert_same(torch.stack([scores[1, head, query, key] for scores in found]), torch.stack(expected))
+
+
+@torch.no_grad()
+def test_local_p_attends_around_a_predicted_position() -> None:
+    score = LocalP(shape(window=6)).double()
+    q, k, v = numbers(2, 3, 4, 5), numbers(2, 3, 9, 5), numbers(2, 3, 9, 7)
+    mask = torch.ones(2, 1, 1, 9, dtype=torch.bool)
+    mask[1, ..., 6:] = False
+    out = score(q, k, v, mask)
+    for sentence, length in ((0, 9), (1, 6)):
+        for head, query in ((0, 0), (1, 3), (2, 1)):
+            h = q[sentence, head, query]
+            p = length * float(torch.sigmoid(score.u[head] @ torch.tanh(score.w[head] @ h)))
+            window = [s for s in range(length) if p - 3 <= s <= p + 3]
+            align = softmax([float(h @ k[sentence, head, s]) / math.sqrt(5) for s in window])
+            expected = torch.zeros(7, dtype=torch.float64)
+            for s, weight in zip(window, align, strict=True):
+                expected += weight * math.exp(-((s - p) ** 2) / (2 * (3 / 2) ** 2)) * v[sentence, head, s]
+            assert_same(out[sentence, head, query], expected)
+
+
+# What the decoder sees of the source
+
+
+@pytest.mark.parametrize(("kind", "share"), [("last", [0, 0, 0, 0, 1, 0, 0]), ("mean", [0.2] * 5 + [0, 0])])
+@torch.no_grad()
+def test_without_attention_every_target_position_sees_one_vector(kind: str, share: list[float]) -> None:
+    cross = SingleVector(shape(), kind).double()
+    source, mask = numbers(1, 7, 12), all_real(7)
+    mask[..., 5:] = False
+    vector = sum((part * source[0, s] for s, part in enumerate(share)), torch.zeros(12))
+    out = cross(numbers(1, 3, 12), mask, memory=Memory(cross.keys_values(source), mask))
+    assert_same(out[0], (cross.w_v.weight @ vector).expand(3, -1))
+
+
+@torch.no_grad()
+def test_attention_as_in_convs2s_is_that_of_gehring() -> None:
+    """softmax(z · (W h + b + g)) (z + e)."""
+    cross = ConvS2SAttention(shape(n_heads=1, d_k=12, d_v=12, attention_score="dot")).double()
+    z, e, h, g = numbers(1, 6, 12), numbers(1, 6, 12) + 1, numbers(1, 4, 12), numbers(1, 4, 12) - 1
+    memory = Memory(cross.keys_values(torch.cat([z, e], dim=-1)), all_real(6), inputs=g)
+    out = cross(h, all_real(6), memory=memory)
+    for i in range(4):
+        query = cross.w_q.weight @ h[0, i] + cross.w_q.bias + g[0, i]
+        weights = softmax([float(z[0, j] @ query) for j in range(6)])
+        expected = sum((weight * (z[0, j] + e[0, j]) for j, weight in enumerate(weights)), torch.zeros(12))
+        assert_same(out[0, i], expected)
+
+
+def test_convs2s_gives_its_attention_the_embeddings_of_both_sides() -> None:
+    model = make(cross="convs2s", n_heads=1, d_k=12, d_v=12)
+    source, seen = ids(1, 5), []
+    cross = cast(ConvS2SAttention, cast(DecoderLayer, model.decoder[1]).cross_attention)
+    cross.register_forward_hook(lambda _, args, options, out: seen.append(options["memory"]), with_kwargs=True)
+    model(source, source)
+    (memory,) = seen
+    assert_same(memory.inputs, model.embed(model.target_embedding, source))
+    assert_same(memory.kv[1] - memory.kv[0], model.embed(model.source_embedding, source).unsqueeze(1))
+
+
+@pytest.mark.parametrize(
+    ("choice", "difference"),
+    [  # in weights of one decoder layer, against scaled attention: 3 heads, d_k 5, d_v 7, d_model 12
+        ({"attention_score": "dot"}, 0),
+        ({"attention_score": "additive"}, 2 * 3 * 5),
+        ({"attention_score": "general"}, 2 * 3 * 5 * 5),
+        ({"attention_score": "concat"}, 2 * 3 * (2 * 5 * 5 + 5)),
+        ({"attention_score": "location"}, 3 * 64 * 5 - 12 * 15),  # a score for each of 64 positions, and no W^K
+        ({"attention_score": "local-p"}, 3 * (5 * 5 + 5)),
+        ({"cross": "mean"}, 12 * 12 - (2 * 12 * 15 + 2 * 12 * 21)),  # one matrix for W^Q, W^K, W^V and W^O
+    ],
+    ids=str,
+)
+def test_a_decoder_layer_has_as_many_weights_as_its_definition(choice: dict[str, object], difference: int) -> None:
+    plain, other = make(max_len=64), make(max_len=64, **choice)
+    count = [sum(weight.numel() for weight in model.decoder[0].parameters()) for model in (plain, other)]
+    assert count[1] - count[0] == difference
 
 
 # Sparse attention
@@ -297,9 +406,13 @@ def test_every_weight_is_reached_by_the_gradient(choice: dict[str, object]) -> N
 def test_recorded_weights_sum_to_one(choice: dict[str, object]) -> None:
     model = make(**choice)
     encoder, decoder, cross = record(model, ids(9).tolist(), ids(7).tolist())
-    assert cross.shape == (2, 3, 7, 9)
+    n_heads = 3 if model.config.cross == "attention" else 1
+    assert cross.shape == (2, n_heads, 7, 9)
     for weights, mixer in ((encoder, model.config.encoder_mixer), (decoder, model.config.decoder_mixer)):
         assert len(weights) == (2 if mixer in ("attention", "local", "bigbird") else 0)
+    if model.config.attention_score == "local-p":  # the Gaussian takes a part of each weight
+        assert ((cross.sum(axis=-1) > 0) & (cross.sum(axis=-1) < 1)).all()
+        cross = cross / cross.sum(axis=-1, keepdims=True)
     for weights in (encoder, decoder, cross):
         np.testing.assert_allclose(weights.sum(axis=-1), 1, atol=1e-5)
 
@@ -328,6 +441,23 @@ def test_relative_positions_need_full_scaled_attention(others: dict[str, object]
         shape(positions="relative", **others)
 
 
+def test_scores_that_predict_a_position_need_attention_to_the_source() -> None:
+    with pytest.raises(UsageError, match=r"attention_score=local-p is for attention to the source"):
+        shape(attention_score="local-p", cross="last")
+
+
+def test_scores_that_predict_a_position_leave_self_attention_as_it_is() -> None:
+    layer = make(attention_score="location").decoder[0]
+    assert isinstance(layer, DecoderLayer)
+    assert isinstance(layer.self_attention, MultiHeadAttention)
+    assert isinstance(layer.self_attention.score, ScaledDotProduct)
+
+
+def test_the_attention_of_convs2s_has_one_head_as_wide_as_the_model() -> None:
+    with pytest.raises(UsageError, match=r"set model\.n_heads=1 and model\.d_k=model\.d_v=12"):
+        shape(cross="convs2s")
+
+
 def test_the_standard_model_needs_no_builder_and_variants_do() -> None:
     torch.manual_seed(1)
     paper = Transformer(shape())
@@ -345,4 +475,5 @@ def test_only_self_attention_has_relative_positions() -> None:
         assert isinstance(layer, DecoderLayer)
         assert isinstance(layer.self_attention, MultiHeadAttention)
         assert isinstance(layer.self_attention.score, RelativeScore)
+        assert isinstance(layer.cross_attention, MultiHeadAttention)
         assert isinstance(layer.cross_attention.score, ScaledDotProduct)
