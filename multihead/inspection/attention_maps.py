@@ -66,12 +66,14 @@ def word_weights(sources: Sequence[str], targets: Sequence[str], pieces: Array) 
     """Return how much of each target word (row) comes from each source word (column); rows sum to 1.
 
     `pieces` is the attention between the pieces of both sides. The row of a target piece is that of the query that
-    predicts it. Columns of the pieces of a source word are summed, rows of the pieces of a target word averaged.
+    predicts it. Columns of the pieces of a source word are summed, rows of the pieces of a target word averaged. The
+    column of a piece that belongs to several words is divided among them.
     """
     source_words, target_words = group_words(sources), group_words(targets)
     if not source_words or not target_words:
         return np.zeros((len(target_words), len(source_words)), dtype=np.float32)
-    columns = np.stack([pieces[:, word].sum(axis=1) for word in source_words], axis=1)
+    shares = pieces / np.bincount(np.concatenate(source_words), minlength=pieces.shape[1]).clip(min=1)
+    columns = np.stack([shares[:, word].sum(axis=1) for word in source_words], axis=1)
     return np.stack([columns[word].mean(axis=0) for word in target_words])
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from multihead.storage.files import write_text_atomic
-from multihead.text.pieces import word_texts
+from multihead.text.pieces import join_pieces, word_texts
 
 if TYPE_CHECKING:
     from multihead.inspection.attention_maps import Array, AttentionMaps
@@ -37,8 +37,8 @@ def render_page(maps: "AttentionMaps", *, source: str, translation: str, model_n
 
 def render_frame(maps: "AttentionMaps") -> str:
     """Return the page as a frame for a notebook, which its scripts cannot reach."""
-    source, target = word_texts(maps.source_tokens[:-1]), word_texts(maps.target_tokens[1:])
-    page = render_page(maps, source=" ".join(source), translation=" ".join(target), model_name="")
+    source, target = join_pieces(maps.source_tokens[:-1]), join_pieces(maps.target_tokens[1:])
+    page = render_page(maps, source=source, translation=target, model_name="")
     style = f"width: 100%; height: {FRAME_HEIGHT}px; border: 0"
     return f'<iframe sandbox="allow-scripts" srcdoc="{escape(page)}" style="{style}"></iframe>'
 

@@ -17,6 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from multihead.text import sentences
+from multihead.text.pieces import word_spans
 from multihead.text.sentences import join_translations
 
 Cut = Callable[[str], tuple[list[str], list[str]]]  # splits a text into sentences and gaps
@@ -87,10 +88,10 @@ def parse(markup: str, cut: Cut = sentences.split_sentences) -> Fragment:
 
 def place_tags(sentence: Sentence, translation: str, alignment: Alignment | None) -> str:
     """Return the translation as markup, with the elements of the sentence around the aligned words."""
-    spans = _words(translation)
+    spans = word_spans(translation)
     with_content = [element for element in sentence.elements if element.start < element.end]
     empty: dict[int, str] = {}  # empty elements by the word that follows them
-    source = _words(sentence.text)
+    source = word_spans(sentence.text)
     if alignment is None or alignment.shape != (len(spans), len(source)) or not spans:
         around = [with_content] * len(spans)
         for element in sentence.elements:
@@ -106,10 +107,6 @@ def place_tags(sentence: Sentence, translation: str, alignment: Alignment | None
         for word in chosen:
             around[word].append(element)
     return "".join(_write(translation, spans, around, empty))
-
-
-def _words(text: str) -> list[tuple[int, int]]:
-    return [match.span() for match in re.finditer(r"\S+", text)]
 
 
 def _aligned_words(element: Element, source: list[tuple[int, int]], alignment: Alignment) -> range:

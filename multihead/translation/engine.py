@@ -23,6 +23,7 @@ class Segment:
 
     ids: list[int]
     heads: list[int] | None = None
+    in_capitals: bool = field(default=False, compare=False)  # the text was; the ids are of its lower-case form
 
     def shortened(self, n_tokens: int) -> "Segment":
         """Return the first tokens; one whose head is cut off hangs from the end symbol."""

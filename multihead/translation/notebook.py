@@ -2,10 +2,11 @@
 
 import math
 from html import escape
+from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from multihead.config.schema import RunConfig
-from multihead.text.pieces import group_words, word_texts
+from multihead.text.pieces import group_words, word_spans, word_texts
 from multihead.text.tokenizer import SENTENCEPIECE_SPACE, readable_pieces
 
 if TYPE_CHECKING:
@@ -33,7 +34,7 @@ def describe_translator(translator: "Translator") -> str:
 def translation_html(translation: "Translation") -> str:
     """Return a translation with words shaded by their probability, its alternatives and its warnings."""
     words = word_probabilities(translation)
-    text = " ".join(_shaded(word, probability) for word, probability in words) or escape(translation.text)
+    text = _shaded_words(translation.text, words) or escape(translation.text)
     others = "".join(f"<li>{escape(other.text)} ({other.score:.3f})</li>" for other in translation.alternatives)
     parts = [
         f'<p dir="auto">{text}</p>',
@@ -71,6 +72,16 @@ def _facts(translator: "Translator") -> dict[str, str]:
         "vocabulary": f"{model.vocab_size:,} pieces",
         "engine": type(translator.engine).__name__,
     }
+
+
+def _shaded_words(text: str, words: list[tuple[str, float]]) -> str:
+    """Return words shaded by their probability, as they are written in the text if it has the same words."""
+    spans = word_spans(text)
+    if len(spans) != len(words):
+        return " ".join(_shaded(word, probability) for word, probability in words)
+    gaps = [text[end:start] for (_, end), (start, _) in pairwise([(0, 0), *spans])]
+    shaded = [_shaded(text[slice(*span)], probability) for span, (_, probability) in zip(spans, words, strict=True)]
+    return "".join(gap + word for gap, word in zip(gaps, shaded, strict=True))
 
 
 def _shaded(word: str, probability: float) -> str:

@@ -1,14 +1,15 @@
 """Split a text into segments of token ids that fit the model."""
 
 import re
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from multihead.config.schema import DataConfig
+from multihead.text.casing import is_in_capitals, sentence_case
 from multihead.text.dependency_trees import encode_with_heads
 from multihead.text.encoding import normalize
 from multihead.text.language import looks_like, name_of
 from multihead.text.lines import MAX_CHARACTERS
-from multihead.text.sentences import as_one_sentence, split_sentences, split_to_fit
+from multihead.text.sentences import LINE_BREAKS, as_one_sentence, split_sentences, split_to_fit
 from multihead.text.tokenizer import SubwordTokenizer
 from multihead.translation.engine import Segment
 
@@ -17,7 +18,7 @@ MAX_DETECTED = 1000  # characters from which the language of a text is recognize
 DIRECTION = "direction"  # the warning about a text in the target language begins with it
 # An imported model with several target languages expects the language code at the start of each sentence.
 LANGUAGE_CODE = re.compile(r"\s*>>[\w-]+<<\s*")
-CONTROL_CHARACTERS = re.compile("[\x00-\x08\x0e-\x1b\x7f]")  # all but white space
+CONTROL_CHARACTERS = re.compile("[\x00-\x08\x0e-\x1b\x1f\x7f-\x84\x86-\x9f\ufeff]")  # but not white space
 
 
 @dataclass(slots=True)
@@ -74,15 +75,26 @@ class Segmenter:
     def encode(self, text: str) -> Segment:
         if self.data.tree:
             return Segment(*encode_with_heads(self.tokenizer, [text])[0])
-        return Segment(self.tokenizer.encode(text))
+        return Segment(self.tokenizer.encode(LINE_BREAKS.sub(" ", text)))
+
+    def encode_sentence(self, text: str) -> Segment:
+        """Return the beginning of a text as the one segment that the model reads."""
+        text, in_capitals = self.clean(text), self._is_in_capitals(text)
+        segment = self.encode(sentence_case(text, self.data.source_lang) if in_capitals else text)
+        return replace(segment.shortened(self.max_tokens), in_capitals=in_capitals)
+
+    def _is_in_capitals(self, sentence: str) -> bool:
+        """Return whether to read a sentence in lower case: models have seen little text in capitals, if any."""
+        return not self.data.tree and is_in_capitals(sentence)
 
     def _add(self, line: SourceLine, sentence: str, gap: str) -> None:
         """Add a sentence, in several parts if it is too long for the model."""
-        # With casing noise a model has seen lower-cased text in training, but no text in capitals.
-        if self.data.casing_noise and sentence.isupper() and " " in sentence:
+        in_capitals = self._is_in_capitals(sentence)
+        if in_capitals:
             line.warnings.append("capitals: the text was read in lower case")
-            sentence = sentence.lower()
+            sentence = sentence_case(sentence, self.data.source_lang)
         segment = self.encode(sentence) if len(sentence) <= MAX_PIECE_CHARACTERS * self.max_tokens else Segment([])
+        segment = replace(segment, in_capitals=in_capitals)
         n_tokens = len(segment.ids)
         if 0 < n_tokens <= self.max_tokens:
             line.add(segment, gap)
@@ -95,7 +107,7 @@ class Segmenter:
                 f"split: a sentence longer than {self.max_tokens} tokens was translated in {len(parts)} parts"
             )
             for part in parts:
-                line.add(self.encode(part.strip()), gap)
+                line.add(replace(self.encode(part.strip()), in_capitals=in_capitals), gap)
                 gap = part[len(part.rstrip()) :]
 
     def _size(self, text: str) -> int:

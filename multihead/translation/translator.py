@@ -15,6 +15,7 @@ from multihead.errors import UserError, require
 from multihead.inspection.attention_maps import Array, AttentionMaps, WordLink, word_links, word_weights
 from multihead.interop.hub import find_model
 from multihead.storage.model_folder import ModelFolder
+from multihead.text.casing import sentence_case
 from multihead.text.dependency_trees import NO_HEAD
 from multihead.text.lines import MAX_CHARACTERS
 from multihead.text.sentences import LINE_BREAKS, join_translations
@@ -191,11 +192,14 @@ class Translator:
 
     def _pair(self, text: str, translation: str | None, search: Mapping[str, object]) -> tuple[Segment, list[int]]:
         """Return a sentence as a segment, and the ids of its translation."""
-        source = self.segmenter.encode(self.segmenter.clean(text)).shortened(self.segmenter.max_tokens)
+        source = self.segmenter.encode_sentence(text)
         if translation is not None:
+            if source.in_capitals:  # as the model wrote it
+                translation = sentence_case(translation, self.config.data.target_lang)
             return source, self.tokenizer.encode_target(translation)[: self.config.model.max_len - 1]
         config = search_config(**search).of_model(self.search)
-        return source, self.guard.search([source], config)[0].candidates[0].hypothesis.tokens
+        (found,) = self.guard.search([source], config)
+        return found.segment, found.candidates[0].hypothesis.tokens
 
     def _join(self, line: SourceLine, results: list[GuardedResult], config: SearchConfig) -> Translation:
         """Return the translation of a text, given those of its segments."""
@@ -208,7 +212,7 @@ class Translator:
             score=best.score,
             tokens=self.tokenizer.tokens([id for one in hypotheses for id in one.tokens]),
             token_scores=[score for one in hypotheses for score in one.token_scores],
-            source_tokens=self.tokenizer.tokens([id for segment in line.segments for id in segment.ids]),
+            source_tokens=self.tokenizer.tokens([id for result in results for id in result.segment.ids]),
             alternatives=[other for other in others if other.text != best.text],
             alignment=_alignment(best.word_weights),
             warnings=line.warnings + [warning for result in results for warning in result.warnings],
@@ -227,7 +231,7 @@ class Translator:
             hypotheses = [one.hypothesis for one in chosen]
             log_prob = math.fsum(one.log_prob for one in hypotheses)
             score = log_prob / length_penalty(sum(one.length for one in hypotheses), config.penalty)
-            weights = [self._word_weights(*pair) for pair in zip(line.segments, hypotheses, strict=True)]
+            weights = [self._word_weights(result.segment, one) for result, one in zip(results, hypotheses, strict=True)]
             versions[text] = Alternative(
                 text=text, score=score, word_weights=[one for one in weights if one is not None]
             )

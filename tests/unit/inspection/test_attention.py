@@ -171,7 +171,7 @@ def test_a_piece_of_a_character_is_shown_by_its_bytes(tokenizer: SubwordTokenize
     assert tokenizer.readable(tokenizer.encode("é")) == [" ", "\u2039C3\u203a", "\u2039A9\u203a"]
 
 
-@pytest.mark.parametrize("text", ["the old house", "größer é", "日本 語", "الكلمة", "a\u00a0b"])
+@pytest.mark.parametrize("text", ["the old house", "größer é", "한국 어", "الكلمة", "a\u00a0b"])
 def test_words_are_whole_again(tokenizer: SubwordTokenizer, text: str) -> None:
     assert word_texts(tokenizer.readable(tokenizer.encode(text))) == text.split(" ")
 

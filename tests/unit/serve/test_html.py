@@ -54,6 +54,21 @@ def test_only_text_is_translated() -> None:
     assert [sentence.text for sentence in parse(markup).sentences] == ["Title", "First.", "Second one."]
 
 
+def test_tags_in_a_script_without_spaces_are_around_characters() -> None:
+    (sentence,) = parse("I live in <b>Beijing</b>.").sentences
+    alignment = np.zeros((6, 4))
+    alignment[[0, 1, 2, 3, 4, 5], [0, 2, 3, 3, 1, 3]] = 1
+    alignment[5] = [0.5, 0.5, 0, 0]
+    assert place_tags(sentence, "我在北京住。", alignment) == "我在<b>北京</b>住。"
+
+
+def test_tags_of_a_script_without_spaces_are_around_words() -> None:
+    (sentence,) = parse("我在<b>北京</b>住。").sentences
+    alignment = np.zeros((4, 6))
+    alignment[[0, 1, 2, 3], [0, 4, 1, 2]] = 1
+    assert place_tags(sentence, "I live in Beijing", alignment) == "I live in <b>Beijing</b>"
+
+
 def moved(order: list[int]) -> Alignment:
     """Target word n comes from source word order[n]."""
     return np.eye(len(order))[order]

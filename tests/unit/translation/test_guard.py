@@ -5,9 +5,10 @@ from collections.abc import Sequence
 import pytest
 
 from multihead.config.schema import DataConfig, SearchConfig
+from multihead.text.numerals import numbers
 from multihead.text.tokenizer import SubwordTokenizer
 from multihead.translation.engine import Hypothesis, SearchResult, Segment
-from multihead.translation.guard import Guard, GuardedResult, has_loop, numbers
+from multihead.translation.guard import Guard, GuardedResult, has_loop
 
 TEXTS = ["Ein Mann fährt mit dem Fahrrad zum Bahnhof.", "A man rides his bike to the station, doesn't he?"] * 5
 TOKENIZER = SubwordTokenizer.learn(TEXTS, 400)
@@ -32,8 +33,13 @@ class ScriptedEngine:
         return [SearchResult(finished=[hypothesis]) for _ in segments]
 
 
-def guarded(engine: ScriptedEngine, source: str, **settings: object) -> GuardedResult:
-    guard = Guard(engine, TOKENIZER, DataConfig(source_lang="en", target_lang="de"))
+ENGLISH_TO_GERMAN = DataConfig(source_lang="en", target_lang="de")
+
+
+def guarded(
+    engine: ScriptedEngine, source: str, data: DataConfig = ENGLISH_TO_GERMAN, **settings: object
+) -> GuardedResult:
+    guard = Guard(engine, TOKENIZER, data)
     (result,) = guard.search([Segment(TOKENIZER.encode(source))], SearchConfig(**settings))  # type: ignore[arg-type]
     return result
 
@@ -116,6 +122,47 @@ def test_a_number_that_stays_missing_is_flagged() -> None:
     result = guarded(ScriptedEngine("25 Männer fahren", "2500 Männer fahren"), "250 men ride")
     assert result.candidates[0].text == "25 Männer fahren"
     assert result.warnings == ["number: a number of the source is not in the translation"]
+
+
+def test_a_text_of_numbers_is_flagged_but_not_searched_again() -> None:
+    """A model that loses several numbers of a text cannot copy numbers, and a wider search takes four times as long."""
+    engine = ScriptedEngine("25 Schrauben", "250 Schrauben zu 12,50")
+    result = guarded(engine, "250 bolts at 12.50")
+    assert result.warnings == ["number: a number of the source is not in the translation"]
+    assert len(engine.calls) == 1
+
+
+def test_a_number_that_is_spelled_out_is_not_missing() -> None:
+    engine = ScriptedEngine("dreihundert Männer und achtundvierzig Frauen")
+    assert guarded(engine, "300 men and 48 women").warnings == []
+    assert len(engine.calls) == 1
+
+
+def test_a_copy_is_noticed_if_the_languages_are_not_known() -> None:
+    assert guarded(ScriptedEngine(SOURCE, "Ein Mann"), SOURCE, DataConfig()).warnings == ["copy: searched again"]
+
+
+def test_a_copy_in_one_language_is_no_fault() -> None:
+    data = DataConfig(source_lang="en", target_lang="en")
+    assert guarded(ScriptedEngine(SOURCE, "Ein Mann"), SOURCE, data).warnings == []
+
+
+def test_a_copied_sentence_is_noticed_in_a_script_without_spaces() -> None:
+    assert guarded(ScriptedEngine("我们在家。", "Ein Mann"), "我们在家。").candidates[0].text == "Ein Mann"
+
+
+def test_a_copied_text_in_title_case_is_searched_again_in_lower_case() -> None:
+    engine = ScriptedEngine("The Man Rides His Bike", "Der Mann fährt Rad")
+    result = guarded(engine, "The Man Rides His Bike")
+    assert TOKENIZER.decode(result.segment.ids) == "The man rides his bike"
+    assert result.candidates[0].text == "Der Mann Fährt Rad"
+    assert result.warnings == ["copy: searched again"]
+
+
+def test_the_translation_of_a_text_in_capitals_is_in_capitals() -> None:
+    guard = Guard(ScriptedEngine("Ein Mann fährt groß"), TOKENIZER, ENGLISH_TO_GERMAN)
+    (result,) = guard.search([Segment(TOKENIZER.encode("A man rides big"), in_capitals=True)], SearchConfig())
+    assert [candidate.text for candidate in result.candidates] == ["EIN MANN FÄHRT GROSS"]
 
 
 def test_a_retry_is_accepted_if_its_only_fault_is_a_number_and_both_faults_are_flagged() -> None:

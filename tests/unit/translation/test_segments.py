@@ -53,11 +53,35 @@ def test_a_lone_surrogate_is_replaced() -> None:
     assert segmenter().read("half \ud800 a pair", split=True).segments == [Segment(TOKENIZER.encode("half ? a pair"))]
 
 
-def test_a_model_trained_on_lower_cased_text_reads_capitals_in_lower_case() -> None:
-    """Text in capitals would be split into single letters. A single word may be a name and stays as it is."""
-    with_noise = segmenter(casing_noise=0.2)
-    shouted = with_noise.read("A MAN RIDES HIS BIKE, DOESN'T HE?", split=True)
-    assert shouted.segments == with_noise.read("a man rides his bike, doesn't he?", split=True).segments
+def test_capitals_are_read_as_a_sentence_in_lower_case() -> None:
+    """Models see little text in capitals, and split it into single letters."""
+    shouted = segmenter().read("A MAN RIDES HIS BIKE, DOESN'T HE?", split=True)
+    assert shouted.segments == segmenter().read("A man rides his bike, doesn't he?", split=True).segments
+    assert [segment.in_capitals for segment in shouted.segments] == [True]
     assert shouted.warnings == ["capitals: the text was read in lower case"]
-    assert with_noise.read("NATO", split=True).warnings == []
-    assert segmenter().read("A MAN", split=True).segments == [Segment(TOKENIZER.encode("A MAN"))]
+
+
+@pytest.mark.parametrize("text", ["NATO", "BMW AG", "A MAN", "WASHINGTON", "A MAN rides his bike", "3 MEN"])
+def test_single_words_and_short_names_in_capitals_stay_as_they_are(text: str) -> None:
+    line = segmenter().read(text, split=True)
+    assert line.segments == [Segment(TOKENIZER.encode(text))]
+    assert not line.segments[0].in_capitals
+    assert line.warnings == []
+
+
+def test_every_part_of_a_long_sentence_in_capitals_is_read_in_lower_case() -> None:
+    line = segmenter(max_tokens=20).read(", ".join(["A MAN RIDES HIS BIKE"] * 20), split=True)
+    assert len(line.segments) > 1
+    assert all(segment.in_capitals for segment in line.segments)
+
+
+@pytest.mark.parametrize("separator", ["\v", "\f", "\x1c", "\x1d", "\x1e", "\x85", "\u2028", "\u2029", "\n", "\r"])
+def test_odd_line_separators_end_a_sentence(separator: str) -> None:
+    line = segmenter().read(f"A man{separator}his bike", split=True)
+    assert line.segments == [Segment(TOKENIZER.encode(text)) for text in ("A man", "his bike")]
+
+
+@pytest.mark.parametrize("separator", ["\0", "\x1f", "\x80", "\x9f", "\v", "\x85", "\u2028", "\ufeff", "\n"])
+def test_without_splitting_control_characters_and_separators_are_spaces(separator: str) -> None:
+    line = segmenter().read(f"A man{separator}rides", split=False)
+    assert line.segments == [Segment(TOKENIZER.encode("A man rides"))]

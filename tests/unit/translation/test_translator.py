@@ -301,3 +301,11 @@ def test_the_error_for_an_unknown_option_names_it() -> None:
 def test_the_error_for_an_unknown_model_names_the_bundled_ones() -> None:
     with pytest.raises(UserError, match=r"there is no model 'nowhere': .*hf:owner/name.*\(.*en-de.*\)"):
         multihead.load("nowhere")
+
+
+def test_text_in_capitals_comes_back_in_capitals_as_the_text_in_small_letters_does() -> None:
+    translator = load("en-de", threads=1)
+    small, capitals = translator.translate(["Tom is at home. NATO.", "TOM IS AT HOME. NATO."])
+    assert capitals.text == small.text.upper()
+    assert capitals.warnings == ["capitals: the text was read in lower case"]
+    assert [link[:2] for link in capitals.alignment] == [link[:2] for link in small.alignment]
