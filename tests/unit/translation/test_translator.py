@@ -304,7 +304,7 @@ def test_the_error_for_an_unknown_model_names_the_bundled_ones() -> None:
 
 
 def test_text_in_capitals_comes_back_in_capitals_as_the_text_in_small_letters_does() -> None:
-    translator = load("en-de", threads=1)
+    translator = multihead.load("en-de", threads=1)
     small, capitals = translator.translate(["Tom is at home. NATO.", "TOM IS AT HOME. NATO."])
     assert capitals.text == small.text.upper()
     assert capitals.warnings == ["capitals: the text was read in lower case"]
