@@ -30,6 +30,7 @@ def train(
     output: str | Path,
     source: "str | Path | Sequence[str | Path] | None" = None,
     target: "str | Path | Sequence[str | Path] | None" = None,
+    corpus: "str | Path | Sequence[str | Path]" = (),
     weights: Sequence[float] = (),
     valid_source: str | Path | None = None,
     valid_target: str | Path | None = None,
@@ -40,10 +41,11 @@ def train(
 ) -> Path:
     """Train a translation model into the folder `output`; called again, it resumes where it stopped.
 
-    The text is `source` and `target`, files in which line n of one translates line n of the other, or lists of such
-    files with `weights`, which say how often the pairs of each come in an epoch; or `data`, a corpus made by
-    `multihead prepare`; or, with neither, the embedded one. `start_from` is a trained model to begin with, by its
-    folder or name: its shape, vocabulary and weights. `settings` are fields by their dotted names:
+    The text is `source` and `target`, files in which line n of one translates line n of the other; and `corpus`, a file
+    with both sides (TMX, TSV, CSV, XLIFF, PO, JSONL, Parquet, OPUS zip). Each may be a list, with `weights` for the
+    sources and then the corpora, which say how often their pairs come in an epoch. Or it is `data`, a corpus made by
+    `multihead prepare`; or, without any of them, the embedded one. `start_from` is a trained model to begin with, by
+    its folder or name: its shape, vocabulary and weights. `settings` are fields by their dotted names:
     `{"train.steps": 5000}`.
 
     Ctrl-C and SIGTERM end the run after the step; once it is saved, KeyboardInterrupt or SystemExit(143) is raised.
@@ -64,6 +66,7 @@ def train(
         output=Path(output),
         source=paths(source),
         target=paths(target),
+        corpora=[Path(name) for name in ([corpus] if isinstance(corpus, str | Path) else corpus)],
         weights=weights,
         valid_source=path(valid_source),
         valid_target=path(valid_target),

@@ -22,9 +22,19 @@ Source = Annotated[
     list[Path] | None, typer.Option(help="Text to translate from: plain, .gz, or - for standard input. Repeatable.")
 ]
 Target = Annotated[list[Path] | None, typer.Option(help="Its translation, line by line; one for each --source.")]
+CorpusFiles = Annotated[
+    list[Path] | None,
+    typer.Option(
+        "--corpus",
+        help="A file with both sides: TMX, XLIFF, PO, TSV, CSV, JSONL, Parquet or an OPUS zip, also as .gz or .xz. "
+        "Repeatable.",
+    ),
+]
 Weight = Annotated[
     list[float] | None,
-    typer.Option(help="How often the pairs of a --source occur in an epoch; one for each.  [default: 1]"),
+    typer.Option(
+        help="How often its pairs occur in an epoch; one for each --source, then for each --corpus.  [default: 1]"
+    ),
 ]
 Output = Annotated[Path, typer.Option("--output", "-o", help="Folder to write; a run that is in it is resumed.")]
 ValidSource = Annotated[Path | None, typer.Option(help="Validation text.  [default: a slice of the text is held out]")]

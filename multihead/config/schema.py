@@ -154,6 +154,11 @@ class DataConfig:
         "source tokens and target tokens of a batch with padding, summed over all processes",
     ] = 25_000
 
+    @property
+    def languages(self) -> list[str]:
+        """The languages of a pair, the source first."""
+        return [self.source_lang, self.target_lang]
+
     def __post_init__(self) -> None:
         check_fields(self)
         if self.batch_tokens <= self.max_length:

@@ -7,6 +7,7 @@ from itertools import islice
 from pathlib import Path
 
 from multihead.config.schema import Settings
+from multihead.data.readers import corpus as corpus_files
 from multihead.errors import UsageError, UserError
 from multihead.storage.files import content_sum
 from multihead.text.file_formats import check_is_text
@@ -38,28 +39,43 @@ class ParallelText:
         return [(self.train, self.weight), *self.extra_corpora]
 
 
-def from_files(
-    source: Files, target: Files, valid: tuple[Path, Path] | None = None, weights: Sequence[float] = ()
+def from_files(  # noqa: PLR0913 - what a user names
+    source: Files | None = None,
+    target: Files | None = None,
+    valid: tuple[Path, Path] | None = None,
+    weights: Sequence[float] = (),
+    corpora: Sequence[Path] = (),
+    languages: Sequence[str] = (),
 ) -> ParallelText:
-    """Return the text of files named on the command line; a missing file is refused before anything is read."""
+    """Return the text of files named on the command line; a missing file is refused before anything is read.
+
+    Files of `corpora` contain both sides, which are chosen by their languages. They follow the pairs of files, also
+    among the weights.
+    """
     sources, targets = as_list(source), as_list(target)
-    if len(sources) != len(targets) or len(weights) not in (0, len(sources)):
-        raise UsageError("every --source needs a --target, and a --weight if any of them has one")
+    n_corpora = len(sources) + len(corpora)
+    if len(sources) != len(targets) or len(weights) not in (0, n_corpora):
+        raise UsageError("every --source needs a --target, and every --source and --corpus a --weight if any has one")
     if not all(weight > 0 for weight in weights):
         raise UsageError("--weight must be larger than 0; for example 3 for pairs that come three times in an epoch")
-    files = [*sources, *targets, *(valid or ())]
+    files = [*sources, *targets, *(valid or ()), *corpora]
     if [str(file) for file in files].count(STANDARD_INPUT) > 1:
         raise UserError("standard input (-) can be used for one file only")
     sizes = [file_size(file) for file in files]
-    options = ["--source"] * len(sources) + ["--target"] * len(targets) + ["--valid-source", "--valid-target"]
-    for file, size, option in zip(files, sizes, options, strict=False):
-        _check_file(file, size, option)
+    options = ["--source"] * len(sources) + ["--target"] * len(targets)
+    for file, size, option in zip(files, sizes, [*options, "--valid-source", "--valid-target"], strict=False):
+        if file not in corpora:
+            _check_file(file, size, option)
+    for file in corpora:
+        corpus_files.format_of(file)
     for one, other in [*zip(sources, targets, strict=True), *([valid] if valid else [])]:
         if one == other:
             raise UsageError(f"{one} is given both as the source and as its translation")
-    (train, weight), *extra_corpora = zip(
-        map(read_pairs, sources, targets), weights or [1.0] * len(sources), strict=True
-    )
+    texts = [
+        *map(read_pairs, sources, targets),
+        *(corpus_files.read_pairs(file, languages) for file in corpora),
+    ]
+    (train, weight), *extra_corpora = zip(texts, weights or [1.0] * n_corpora, strict=True)
     return ParallelText(
         train=train,
         weight=weight,
@@ -76,7 +92,7 @@ def _check_file(file: Path, size: int, option: str) -> None:
         return
     if not size:
         raise UserError(f"{file} is empty; {option} takes text with one sentence per line")
-    check_is_text(file, option)
+    check_is_text(file, option, corpus_option="" if option.startswith("--valid") else "--corpus")
 
 
 def _sum(file: Path) -> str:
@@ -90,8 +106,8 @@ def _sum(file: Path) -> str:
         raise UserError(f"cannot read {file}: {error.strerror or error}") from None
 
 
-def as_list(files: Files) -> list[Path]:
-    return [files] if isinstance(files, Path) else list(files)
+def as_list(files: Files | None) -> list[Path]:
+    return [files] if isinstance(files, Path) else list(files or ())
 
 
 def read_pairs(source: Path, target: Path) -> Iterator[RawPair]:
@@ -143,6 +159,21 @@ def check_not_swapped(source: Path, target: Path, source_lang: str, target_lang:
             f"{name_of(source_lang)} {evidence}, but the model is to translate from {name_of(source_lang)} "
             f"({source_lang}) to {name_of(target_lang)} ({target_lang}). Swap the two files, or the languages "
             f"(--source-lang {target_lang} --target-lang {source_lang})"
+        )
+
+
+def check_corpus_not_swapped(file: Path, languages: Sequence[str]) -> None:
+    """Refuse a corpus file whose sides are in each other's language, by their text."""
+    if len(set(languages)) < len(languages) or not all(languages):
+        return
+    pairs = list(islice(corpus_files.read_pairs(file, languages), LANGUAGE_SAMPLE))
+    sides = [[side.decode(errors="replace") for side in side_of_all] for side_of_all in zip(*pairs, strict=True)]
+    source, target = languages
+    if sides and mostly_looks_like(sides[0], target, source) and mostly_looks_like(sides[1], source, target):
+        raise UsageError(
+            f"the sides of {file} are swapped: its first one is {name_of(target)} by its text, but the model is to "
+            f"translate from {name_of(source)} ({source}) to {name_of(target)} ({target}). Swap its columns, or the "
+            f"languages (--source-lang {target} --target-lang {source})"
         )
 
 

@@ -20,6 +20,7 @@ from multihead.config.schema import RunConfig
 from multihead.console import Log, duration, say
 from multihead.data.parallel_text import ParallelText, as_list
 from multihead.data.prepare import prepare
+from multihead.data.readers.corpus import count_pairs
 from multihead.data.shards import open_training_shards, read_summary
 from multihead.errors import UserError
 from multihead.hardware.flops import GPUS, counted_flops
@@ -124,12 +125,13 @@ def plan_run(request: TrainingRequest, temporary: Path, log: Log) -> PlannedRun:
 
 def _prepare_sample(request: TrainingRequest, draft: RunConfig, base: BaseModel | None, folder: Path) -> Corpus:
     """Prepare the text of a request or, if it has more than SAMPLE pairs, a share of each of its corpora."""
-    counts = [_count_lines(file) for file in as_list(request.source)] if request.source else []
+    counts = [_count_lines(file) for file in as_list(request.source)]
+    counts += [count_pairs(file, draft.data.languages) for file in request.corpora]
     n_lines, vocabulary = sum(counts), vocabulary_of(request, base)
     if n_lines <= SAMPLE:
-        return Corpus(folder, prepare(request.text(), folder, draft.data, vocabulary))
+        return Corpus(folder, prepare(request.text(draft.data.languages), folder, draft.data, vocabulary))
     tokenizer = base.tokenizer if base else None
-    sample = _sample(request.text(), [math.ceil(SAMPLE * count / n_lines) for count in counts])
+    sample = _sample(request.text(draft.data.languages), [math.ceil(SAMPLE * count / n_lines) for count in counts])
     summary = prepare(sample, folder, draft.data, tokenizer)
     scale = n_lines / SAMPLE
     if isinstance(vocabulary, SubwordTokenizer):

@@ -4,19 +4,29 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from multihead.config.resolve import Layer, Source, user_layers
+from multihead.config.resolve import Layer, Source, user_layers, value_of
 from multihead.config.schema import DataConfig, Settings
 from multihead.data import embedded_corpus
-from multihead.data.parallel_text import Files, ParallelText, as_list, check_not_swapped, from_files, guess_languages
+from multihead.data.parallel_text import (
+    Files,
+    ParallelText,
+    as_list,
+    check_corpus_not_swapped,
+    check_not_swapped,
+    from_files,
+    guess_languages,
+)
+from multihead.data.readers.corpus import find_pair_languages
 from multihead.errors import UsageError
 
 MODEL_VOCAB = "model.vocab_size"
 BASE_MODEL = "train.base_model"
+LANGUAGES = ("data.source_lang", "data.target_lang")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TrainingRequest:
-    """The input of `multihead train`, `plan` and `prepare`; without `source` and `data` it is the embedded corpus.
+    """The input of `multihead train`, `plan` and `prepare`; without any text it is the embedded corpus.
 
     Settings are parsed and checked when a request is made.
     """
@@ -24,7 +34,8 @@ class TrainingRequest:
     output: Path
     source: Files | None = None  # one corpus, or several
     target: Files | None = None
-    weights: Sequence[float] = ()  # how often the pairs of each corpus occur in an epoch; 1 if not given
+    corpora: Sequence[Path] = ()  # files that contain both sides, such as TMX
+    weights: Sequence[float] = ()  # how often the pairs of each source, then of each corpus, occur in an epoch; or 1
     valid_source: Path | None = None
     valid_target: Path | None = None
     data: Path | None = None  # a corpus made by `multihead prepare`
@@ -38,19 +49,24 @@ class TrainingRequest:
         for one, other in (("source", "target"), ("valid_source", "valid_target")):
             if (getattr(self, one) is None) != (getattr(self, other) is None):
                 raise UsageError(f"--{one} and --{other} must be given together".replace("_", "-"))
-        if self.data and (self.source or self.valid_source):
-            raise UsageError("--data is a prepared corpus; --source and --valid-source cannot be given with it")
-        if self.valid_source and not self.source:
-            raise UsageError("--valid-source requires --source")
+        if self.data and (self.has_text or self.valid_source):
+            raise UsageError("--data is a prepared corpus; --source, --corpus and --valid-source exclude it")
+        if self.valid_source and not self.has_text:
+            raise UsageError("--valid-source requires --source or --corpus")
         layers = user_layers(self.preset, self.run_file, self.settings, self.options)
         object.__setattr__(self, "layers", layers)
 
-    def text(self) -> ParallelText:
-        """Return the raw text to prepare."""
-        if self.source and self.target:
-            valid = (self.valid_source, self.valid_target) if self.valid_source and self.valid_target else None
-            return from_files(self.source, self.target, valid, self.weights)
-        return embedded_corpus.embedded_text()
+    @property
+    def has_text(self) -> bool:
+        """Whether the user gave text to prepare."""
+        return bool(self.source or self.corpora)
+
+    def text(self, languages: Sequence[str] = ()) -> ParallelText:
+        """Return the raw text to prepare; `languages` choose the sides of corpora that contain both."""
+        if not self.has_text:
+            return embedded_corpus.embedded_text()
+        valid = (self.valid_source, self.valid_target) if self.valid_source and self.valid_target else None
+        return from_files(self.source, self.target, valid, self.weights, self.corpora, languages)
 
     def check_languages(self, data: DataConfig) -> None:
         """Refuse files whose languages are those of the run, but the other way round."""
@@ -60,12 +76,19 @@ class TrainingRequest:
         for source, target in pairs:
             if source.is_file() and target.is_file():  # a missing file is refused when it is opened
                 check_not_swapped(source, target, data.source_lang, data.target_lang)
+        for file in self.corpora:
+            if file.is_file():
+                check_corpus_not_swapped(file, data.languages)
 
     def language_layer(self) -> Layer:
         """Return the languages that the names of the files tell; those of a prepared corpus are recorded in it."""
         if self.data:
             return Layer(Source.DEFAULT, {}, "corpus")
-        if not self.source or not self.target:
+        if not self.has_text:
             return Layer(Source.DEFAULT, embedded_corpus.LANGUAGES, "embedded corpus")
+        if not self.source or not self.target:
+            given = [str(value_of(self.layers, name) or "") for name in LANGUAGES]
+            codes = find_pair_languages(self.corpora[0], given)
+            return Layer(Source.DEFAULT, dict(zip(LANGUAGES, codes, strict=True)), self.corpora[0].name)
         known = {name: code for name, code in guess_languages(self.source, self.target).items() if code}
         return Layer(Source.DEFAULT, known, "file names")

@@ -72,12 +72,12 @@ def _check_minutes(run: "NewRun", seconds_spent: float) -> None:
 
 def prepare_corpus(request: TrainingRequest, log: Log) -> CorpusSummary:
     """Prepare the text of a request into `request.output`, as `multihead train` with the same options would."""
-    if not request.source:
-        raise UsageError("--source and --target are required: the text to prepare, and its translation")
+    if not request.has_text:
+        raise UsageError("--source and --target, or --corpus, are required: the text to prepare, and its translation")
     base, layers = _initial_layers(request)
     draft = resolve(layers).config
     request.check_languages(draft.data)
-    return prepare(request.text(), request.output, draft.data, vocabulary_of(request, base), log)
+    return prepare(request.text(draft.data.languages), request.output, draft.data, vocabulary_of(request, base), log)
 
 
 # A new run
@@ -153,7 +153,7 @@ def _corpus_for_run(request: TrainingRequest, draft: RunConfig, base: BaseModel 
     if request.data:
         folder = _prepared_folder(request.data, data)
         return Corpus(folder, read_summary(folder))
-    text, vocabulary = request.text(), vocabulary_of(request, base)
+    text, vocabulary = request.text(draft.data.languages), vocabulary_of(request, base)
     if text.description:
         log(text.description)
     if data.is_symlink():  # an interrupted command linked a prepared corpus
@@ -276,7 +276,7 @@ def _check_corpus(request: TrainingRequest, stored: RunConfig) -> None:
     if not known and (data / "corpus.json").exists():  # a run of an older version
         known = corpus_identity(data)
     is_same = corpus_identity(folder) == known if known else _has_vocabulary(request.output, stored, folder)
-    if not is_same or (request.source and not summary.matches(request.text())):
+    if not is_same or (request.has_text and not summary.matches(request.text(stored.data.languages))):
         raise UserError(f"{request.output} contains a run on different data; use another --output")
 
 

@@ -3,7 +3,7 @@
 import json
 import re
 import shlex
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from multihead.errors import UserError
@@ -22,23 +22,26 @@ class Format:
     name: str
     command: str = ""  # with {file}
     advice: str = ""  # in place of a command
+    ending: str = ""  # of the names of such files, if they contain sentence pairs
 
 
 def _compressed(name: str, command: str) -> Format:
     return Format(f"compressed with {name}", advice=f"decompress it with `{command}`")
 
 
-TSV = Format("a table (TSV)", "cut -f1 {file} > source.txt; cut -f2 {file} > target.txt")
+TSV = Format("a table (TSV)", "cut -f1 {file} > source.txt; cut -f2 {file} > target.txt", ending="tsv")
 CSV = Format(
     "a table (CSV)",
     f"{PYTHON}import csv; [print(*cell.split(), file=one) for row in csv.reader({OPENED}) "
     "for one, cell in zip(out, row)]' {file} source.txt target.txt",
+    ending="csv",
 )
 TMX = Format(
     "a translation memory (TMX)",
     f"{PYTHON}import xml.etree.ElementTree as xml; "
     '[print(*"".join(seg.itertext()).split(), file=one) for unit in xml.parse(sys.argv[1]).iter("tu") '
     'for one, seg in zip(out, unit.iter("seg"))]\' {file} source.txt target.txt',
+    ending="tmx",
 )
 XLIFF = Format(
     "an XLIFF file",
@@ -46,6 +49,7 @@ XLIFF = Format(
     '[print(*"".join(unit.find("{{*}}" + side).itertext()).split(), file=one) '
     'for unit in xml.parse(sys.argv[1]).findall(".//{{*}}target/..") '
     'for one, side in zip(out, ("source", "target"))]\' {file} source.txt target.txt',
+    ending="xliff",
 )
 PO = Format(
     "a gettext catalog (PO)",
@@ -55,14 +59,22 @@ PO = Format(
     'pairs = [[ast.literal_eval("(" + side + ")").split() for side in pair] for pair in pairs]; '
     "[print(*side, file=one) for pair in pairs if all(pair) for one, side in zip(out, pair)]' "
     "{file} source.txt target.txt",
+    ending="po",
 )
 JSONL = Format(
     "JSON Lines",
     f"{PYTHON}import json; [print(*json.loads(line)[key].split(), file=one) for line in {OPENED} "
     "for one, key in zip(out, ({keys}))]' {file} source.txt target.txt",
+    ending="jsonl",
 )
-PARQUET = Format("a Parquet file", advice="write its two columns to text files with pandas or pyarrow")
-ZIP = Format("a zip archive", advice="unpack it with `unzip {file}`, and give the two text files that are in it")
+PARQUET = Format(
+    "a Parquet file", advice="write its two columns to text files with pandas or pyarrow", ending="parquet"
+)
+ZIP = Format(
+    "a zip archive",
+    advice="unpack it with `unzip {file}`, and give the two text files that are in it",
+    ending="zip",
+)
 DOCUMENT = Format("a document", advice="save its text as plain text")
 
 BINARY = Format("not text", advice="give a text file in UTF-8")
@@ -82,15 +94,17 @@ _MAGIC = {
 _DOCUMENTS = (".docx", ".pptx", ".xlsx", ".odt", ".ods", ".odp", ".epub")  # which are zip archives
 
 
-def check_is_text(path: Path, option: str) -> None:
-    """Refuse a file of another format, with the command that converts it."""
+def check_is_text(path: Path, option: str, corpus_option: str = "") -> None:
+    """Refuse a file of another format, with the option that reads it, if any, or the command that converts it."""
     found = recognize_binary(path) or recognize(path)
     if not found:
         return
-    raise UserError(
-        f"{path} is {found.name}, but {option} takes plain text with one sentence per line. "
-        + (f"{_sentence(found.advice)}." if found.advice else f"Convert it:\n\n  {found.command}\n")
-    )
+    takes = f"{path} is {found.name}, but {option} takes plain text with one sentence per line. "
+    if corpus_option and found.ending:
+        raise UserError(
+            f"{takes}If it contains both languages, pass it alone, with {corpus_option} {shlex.quote(str(path))}"
+        )
+    raise UserError(takes + (f"{_sentence(found.advice)}." if found.advice else f"Convert it:\n\n  {found.command}\n"))
 
 
 def check_is_not_binary(path: Path, option: str) -> None:
@@ -150,9 +164,9 @@ def _filled(found: Format, path: Path) -> Format:
     """Put the name of the file into command and advice."""
     name = shlex.quote(str(path))
     if not found.command or path.suffix != ".gz":
-        return Format(found.name, found.command.format(file=name), found.advice.format(file=name))
+        return replace(found, command=found.command.format(file=name), advice=found.advice.format(file=name))
     command = found.command.format(file=shlex.quote(str(path.with_suffix(""))))
-    return Format(found.name, f"gzip -dk {name} && {command}")
+    return replace(found, command=f"gzip -dk {name} && {command}")
 
 
 def _head(path: Path) -> bytes:
@@ -173,8 +187,9 @@ def _jsonl(line: str) -> Format:
     """Return the format with the names of the first two texts of its objects."""
     keys = [key for key, value in _record(line).items() if isinstance(value, str) and key.isidentifier()][:2]
     if len(keys) < 2:
-        return Format(JSONL.name, advice="write the source and the target of each object to two text files")
-    return Format(JSONL.name, JSONL.command.replace("{keys}", ", ".join(f'"{key}"' for key in keys)))
+        advice = "write the source and the target of each object to two text files"
+        return replace(JSONL, command="", advice=advice)
+    return replace(JSONL, command=JSONL.command.replace("{keys}", ", ".join(f'"{key}"' for key in keys)))
 
 
 def _is_table(lines: list[str]) -> bool:

@@ -65,6 +65,11 @@ def name_of(code: str) -> str:
     return _NAMES.get(code, code)
 
 
+def is_known(code: str) -> bool:
+    """Return whether a code is that of a common language, with or without a region."""
+    return _base(code) in _NAMES
+
+
 def looks_like(text: str, language: str, rather_than: str) -> bool:
     """Return whether a text is clearly in the first of two languages; False for names and very short texts."""
     script = _script_of(language)
