@@ -117,20 +117,32 @@ def test_another_format_is_recognized_and_the_command_in_the_message_converts_it
 ) -> None:
     data = text.encode()
     (tmp_path / name).write_bytes(gzip.compress(data) if name.endswith(".gz") else data)
-    ended = multihead("train", "--source", name, "--target", write(tmp_path / "other", GERMAN), "--output", "run")
+    other = write(tmp_path / "other", GERMAN)
+    ended = multihead("evaluate", "en-de", "--source", name, "--reference", other)
     ended.refused(1, words, "--source takes plain text with one sentence per line")
-    assert not (tmp_path / "run").exists()
     command = ended.err.partition("Convert it:")[2].strip()
     subprocess.run(command, shell=True, check=True, cwd=tmp_path)
     assert (tmp_path / "source.txt").read_text(encoding="utf-8") == "Good morning\nThanks\n"
     assert (tmp_path / "target.txt").read_text(encoding="utf-8") == "Guten Morgen\nDanke\n"
 
 
+def test_training_reads_other_formats_with_the_option_in_the_message(multihead: Run, tmp_path: Path) -> None:
+    pairs = zip(ENGLISH, GERMAN, strict=True)
+    (tmp_path / "my corpus").write_text("".join(f"{one}\t{other}\n" for one, other in pairs), encoding="utf-8")
+    other = write(tmp_path / "other", GERMAN)
+    ended = multihead("train", "--source", "my corpus", "--target", other, "--output", "run")
+    ended.refused(1, "a table (TSV)", "pass it alone, with --corpus 'my corpus'")
+    assert not (tmp_path / "run").exists()
+    languages = ("--source-lang", "en", "--target-lang", "de")
+    ended = multihead("prepare", "--corpus", "my corpus", *languages, "--output", "data")
+    assert "read 40 pairs" in ended.err
+
+
 def test_commas_make_a_table_only_if_the_name_says_so(multihead: Run, tmp_path: Path) -> None:
     for name in ("corpus.csv", "corpus.txt"):
         (tmp_path / name).write_text(CSV, encoding="utf-8")
     other = write(tmp_path / "other", GERMAN[:2])
-    ended = multihead("prepare", "--source", "corpus.csv", "--target", other, "--output", "data")
+    ended = multihead("evaluate", "en-de", "--source", "corpus.csv", "--reference", other)
     ended.refused(1, "a table (CSV)")
     subprocess.run(ended.err.partition("Convert it:")[2].strip(), shell=True, check=True, cwd=tmp_path)
     assert (tmp_path / "target.txt").read_text(encoding="utf-8") == "Guten Morgen\nDanke\n"
@@ -144,9 +156,9 @@ def test_commas_make_a_table_only_if_the_name_says_so(multihead: Run, tmp_path: 
         (b"BZh91AY", "bzip2 -d corpus"),
         (b"\x28\xb5\x2f\xfd\x00", "zstd -d corpus"),
         (b"\x1f\x8b\x08\x00", "Rename it so that its name ends in .gz"),
-        (b"PAR1\x15\x04\x15", "pandas or pyarrow"),
         (b"%PDF-1.7\n", "Save its text as plain text"),
-        (b'{"translation": {"en": "a", "de": "b"}}\n', "Write the source and the target of each object"),
+        (b"PAR1\x15\x04\x15", "with --corpus corpus"),
+        (b'{"translation": {"en": "a", "de": "b"}}\n', "with --corpus corpus"),
     ],
 )
 def test_a_file_that_no_command_converts_gets_advice(
