@@ -210,11 +210,11 @@ def test_another_language_is_refused_with_those_that_are_there(tmp_path: Path, n
 
 
 def test_exact_codes_win_over_prefixes(tmp_path: Path) -> None:
-    text = tmx([("color", "Farbe")]).replace('<tuv xml:lang="fr"><seg>fr', '<tuv xml:lang="en-GB"><seg>colour')
+    text = tmx([("gray", "grau")]).replace('<tuv xml:lang="fr"><seg>fr', '<tuv xml:lang="en-GB"><seg>pale')
     (tmp_path / "a.tmx").write_text(text)
-    assert texts(tmp_path / "a.tmx", ["en", "de"])[0][0] == "color"
-    assert texts(tmp_path / "a.tmx", ["en_gb", "de"])[0][0] == "colour"
-    assert texts(tmp_path / "a.tmx", ["en-US", "en-GB"]) == [("color", "colour")]
+    assert texts(tmp_path / "a.tmx", ["en", "de"])[0][0] == "gray"
+    assert texts(tmp_path / "a.tmx", ["en_gb", "de"])[0][0] == "pale"
+    assert texts(tmp_path / "a.tmx", ["en-US", "en-GB"]) == [("gray", "pale")]
 
 
 def test_more_than_two_languages_have_to_be_chosen_from(tmp_path: Path) -> None:
