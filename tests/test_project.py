@@ -24,7 +24,7 @@ PACKAGE = ROOT / "multihead"
 
 # A package imports only from those before it.
 ORDER = (
-    *("errors", "console", "concurrency", "config", "text", "storage", "figures", "data", "hardware", "model"),
+    *("errors", "console", "concurrency", "config", "text", "storage", "figures", "data", "tasks", "hardware", "model"),
     *("inspection", "interop", "translation", "evaluation", "lesson", "distributed", "training", "runs"),
     *("bulk", "serve", "bench", "paper", "__init__", "cli", "__main__"),
 )

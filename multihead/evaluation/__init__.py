@@ -1,2 +1,2 @@
-"""How good translations are: `metrics` (BLEU, chrF, significance), `by_length` (BLEU in groups of similar length), and
-`evaluate` (score a model on a test set)."""
+"""How good translations are: `metrics` (BLEU, chrF, significance), `by_length` (BLEU in groups of similar length),
+`brackets` (labeled brackets of trees, as EVALB counts them), and `evaluate` (score a model on a test set)."""

@@ -3,5 +3,6 @@
 `lines` (plain, gzip and standard input), `encoding` (UTF-16 and Unicode normalization), `file_formats` (files that are
 not plain text), `language` (names, and which of two languages a text is in), `sentences` (splitting and joining),
 `casing` (capitals), `numerals` (numbers in digits and words), `tokenizer` (text to ids and back), `pieces` (words of a
-text and of pieces), `dependency_trees` (trees beside a source).
+text and of pieces), `dependency_trees` (trees beside a source), `constituency_trees` (treebank
+lines, and trees as sequences).
 """
