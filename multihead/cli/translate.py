@@ -48,6 +48,9 @@ def translate_command(
         float, typer.Option(help="For --sample: sample from the most likely tokens with this total probability.")
     ] = 1.0,
     seed: Annotated[int, typer.Option(help="Seed for --sample.")] = 1,
+    min_confidence: Annotated[
+        float, typer.Option(help="Leave lines empty whose translation is good with a smaller probability.")
+    ] = 0.0,
     ensemble: Annotated[list[str] | None, typer.Option(help="Another model to average with; may be repeated.")] = None,
     engine: Engine = "auto",
     prune: Annotated[float | None, typer.Option(hidden=True)] = None,
@@ -83,12 +86,16 @@ def translate_command(
     _check_texts(text or [], input_file)
     began = time.perf_counter()
     translator = load(model, *(ensemble or []), engine=engine)
+    if min_confidence:
+        translator.require_confidence(min_confidence)
     say_detail(f"loaded {model} into {type(translator.engine).__name__} in {time.perf_counter() - began:.2f} s")
     began = time.perf_counter()
     chunk_size = 1 if isinstance(lines, TextInput) and lines.is_interactive() else None
-    number = n_reversed = 0
+    number = n_reversed = n_withheld = 0
     with open_output(output_file) as out:
-        for number, translation in enumerate(translator.stream(lines, search, chunk_size, details=as_json), start=1):
+        for number, found in enumerate(translator.stream(lines, search, chunk_size, details=as_json), start=1):
+            translation = found.withheld_below(min_confidence)
+            n_withheld += translation is not found
             out.write(as_line(translation, as_json) + "\n")
             if not as_json:
                 for warning in dict.fromkeys(translation.warnings):
@@ -97,6 +104,8 @@ def translate_command(
                     n_reversed += warning.startswith(DIRECTION)
     if n_reversed > 1:
         say(f"{n_reversed:,} lines look like text in the target language")
+    if n_withheld:
+        say(f"{n_withheld:,} of {number:,} lines are left empty: their confidence is below {min_confidence:g}")
     say_detail(f"translated {number:,} lines in {time.perf_counter() - began:.2f} s")
 
 
@@ -127,6 +136,12 @@ def evaluate_command(
     lowercase_tokenized: Annotated[
         bool, typer.Option(help="Also report lower-cased, tokenized BLEU, as in the Multi30k literature.")
     ] = False,
+    calibrate: Annotated[
+        bool,
+        typer.Option(
+            "--calibrate", help="Store in the model how likely its translations are good: validation text only."
+        ),
+    ] = False,
     by_length: Annotated[bool, typer.Option("--by-length", help="Also BLEU by the length of the source.")] = False,
     picture: Annotated[Path | None, typer.Option(help="For --by-length: PNG file to draw it in.")] = None,
     engine: Engine = "auto",
@@ -142,7 +157,13 @@ def evaluate_command(
     from multihead.evaluation.by_length import write_picture
     from multihead.evaluation.evaluate import TestSet, evaluate
 
-    test = TestSet(source=source, reference=reference, lowercase_tokenized=lowercase_tokenized, by_length=by_length)
+    test = TestSet(
+        source=source,
+        reference=reference,
+        lowercase_tokenized=lowercase_tokenized,
+        by_length=by_length,
+        calibrate=calibrate,
+    )
     report = evaluate(model, test, search, compare, engine)
     print(report.as_json() if as_json else report.as_text())
     if picture:

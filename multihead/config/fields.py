@@ -66,6 +66,8 @@ def conforms(value: object, kind: Any) -> bool:
         return conforms(value, base) and all(one.contain(typing.cast(float, value)) for one in limits)
     if origin is typing.Literal:
         return any(type(value) is type(choice) and value == choice for choice in arguments)
+    if origin is tuple:  # of any length
+        return type(value) is tuple and all(conforms(one, arguments[0]) for one in value)
     if origin in (typing.Union, types.UnionType):
         return any(conforms(value, one) for one in arguments)
     return type(value) is kind

@@ -237,9 +237,18 @@ class ModelSearch:
     alignment_layer: Annotated[
         Count | None, "decoder layer, counted from 0, whose attention aligns words (unset: the last)"
     ] = None
+    confidence_levels: Annotated[tuple[float, ...], "mean log-probabilities per token, rising"] = ()
+    confidence: Annotated[tuple[float, ...], "share of good translations of validation text at each level"] = ()
 
     def __post_init__(self) -> None:
         check_fields(self)
+        levels, shares = self.confidence_levels, self.confidence
+        if (
+            len(levels) != len(shares)
+            or list(levels) != sorted(set(levels))
+            or not all(0 <= one <= 1 for one in shares)
+        ):
+            raise UsageError(f"confidence={list(shares)} must have a share for each of rising confidence_levels")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

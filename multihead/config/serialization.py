@@ -49,6 +49,7 @@ def search_from_json(text: str, origin: Path) -> ModelSearch:
         raise UserError(f"{origin}: search={stored}: not an object of settings")
     try:
         check_names(stored, ModelSearch)
-        return ModelSearch(**stored)
+        values: dict[str, Any] = {name: tuple(one) if isinstance(one, list) else one for name, one in stored.items()}
+        return ModelSearch(**values)
     except UsageError as error:
         raise UserError(f"{origin}: search: {error}") from None

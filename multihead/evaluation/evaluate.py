@@ -2,17 +2,20 @@
 
 import json
 import time
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 
 from multihead.config.schema import SearchConfig
 from multihead.errors import UserError
 from multihead.evaluation.by_length import LengthGroup, bleu_by_length
+from multihead.evaluation.calibration import calibrate, calibration_error
 from multihead.evaluation.metrics import Comparison, Score, compare, scores
+from multihead.storage.model_folder import store_search
 from multihead.text.file_formats import check_is_text
 from multihead.text.language import mostly_looks_like, name_of
 from multihead.text.lines import TextInput, file_size
-from multihead.translation.translator import load
+from multihead.translation.confidence import confidence
+from multihead.translation.translator import Translation, Translator, load
 
 SIGNIFICANCE_LEVEL = 0.05
 
@@ -28,6 +31,7 @@ class EvaluationReport:
     compared_with: str | None = None
     comparison: list[Comparison] = field(default_factory=list)
     by_length: list[LengthGroup] = field(default_factory=list)
+    calibration_error: float | None = None  # of the model's confidence in its translations
 
     def as_json(self) -> str:
         fields = asdict(self)
@@ -38,6 +42,8 @@ class EvaluationReport:
     def as_text(self) -> str:
         lines = [f"{score.name}  {score.value:.2f}  {score.signature}" for score in self.scores]
         lines.append(f"{self.sentences:,} sentences, {self.sentences_per_second:.1f} per second")
+        if self.calibration_error is not None:
+            lines.append(f"confidence: expected calibration error {self.calibration_error:.3f}")
         for metric in self.comparison:
             verdict = "significant" if metric.p_value < SIGNIFICANCE_LEVEL else "not significant"
             lines.append(
@@ -62,6 +68,7 @@ class TestSet:
     reference: Path
     lowercase_tokenized: bool = False
     by_length: bool = False  # also BLEU by the length of the source
+    calibrate: bool = False  # calibrate the model's confidence on this text, which then is no test set
 
 
 def evaluate(
@@ -80,25 +87,60 @@ def evaluate(
         )
     if not sources:
         raise UserError(f"{source} is empty; there is nothing to translate and score")
-    hypotheses, seconds, target_lang = _translate(model, sources, search, engine)
+    output = _translate(model, sources, search, engine)
+    hypotheses, target_lang = output.texts, output.target_lang
+    if test.calibrate:
+        output = _calibrated(output, references)
     comparison: list[Comparison] = []
     others = None
     if other:
-        others, _, _ = _translate(other, sources, search, engine)
+        others = _translate(other, sources, search, engine).texts
         comparison = compare(hypotheses, others, references, target_lang)
     return EvaluationReport(
         model=model,
         sentences=len(sources),
-        sentences_per_second=len(sources) / seconds,
+        sentences_per_second=len(sources) / output.seconds,
         scores=scores(hypotheses, references, target_lang, test.lowercase_tokenized),
         compared_with=other,
         comparison=comparison,
         by_length=bleu_by_length(sources, hypotheses, references, target_lang, others) if test.by_length else [],
+        calibration_error=output.calibration_error(references),
     )
 
 
-def _translate(model: str, sources: list[str], search: SearchConfig, engine: str) -> tuple[list[str], float, str]:
-    """Return the translations, the seconds they took (without loading), and the target language."""
+@dataclass(frozen=True, slots=True)
+class _Output:
+    """The translations of a test set by a model."""
+
+    model: Translator
+    translations: list[Translation]
+    seconds: float  # without loading
+
+    @property
+    def texts(self) -> list[str]:
+        return [one.text for one in self.translations]
+
+    @property
+    def target_lang(self) -> str:
+        return self.model.config.data.target_lang
+
+    def calibration_error(self, references: list[str]) -> float | None:
+        confidences = [one.confidence for one in self.translations if one.confidence is not None]
+        return calibration_error(confidences, self.texts, references) if confidences else None
+
+
+def _calibrated(output: _Output, references: list[str]) -> _Output:
+    """Store the confidence that the translations of a text suggest in the model; return them with it."""
+    folder = output.model.folder
+    assert folder  # `load` sets it
+    levels, shares = calibrate([one.mean_log_prob for one in output.translations], output.texts, references)
+    search = replace(folder.search, confidence_levels=levels, confidence=shares)
+    store_search(folder.path, search)
+    translations = [replace(one, confidence=confidence(search, one.mean_log_prob)) for one in output.translations]
+    return replace(output, translations=translations)
+
+
+def _translate(model: str, sources: list[str], search: SearchConfig, engine: str) -> _Output:
     translator = load(model, engine=engine)
     data = translator.config.data
     if mostly_looks_like(sources, data.target_lang, data.source_lang):
@@ -107,5 +149,5 @@ def _translate(model: str, sources: list[str], search: SearchConfig, engine: str
             f"{name_of(data.source_lang)}: --source and --reference may be swapped"
         )
     began = time.perf_counter()
-    hypotheses = [translation.text for translation in translator.stream(sources, search)]
-    return hypotheses, time.perf_counter() - began, translator.config.data.target_lang
+    translations = list(translator.stream(sources, search))
+    return _Output(translator, translations, time.perf_counter() - began)

@@ -166,5 +166,7 @@ class TrainingLoop:
         self.log.draw()
         self.log.say(published.summary())
         self._record(published.metrics())
-        for source, translation, reference in published.examples(self.validator, N_EXAMPLES):
-            self.log.say(f"  source       {source}\n  translation  {translation}\n  reference    {reference}\n")
+        for pair in published.examples(self.validator, N_EXAMPLES):
+            self.log.say(
+                f"  source       {pair.source}\n  translation  {pair.translation}\n  reference    {pair.reference}\n"
+            )

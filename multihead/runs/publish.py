@@ -10,6 +10,7 @@ from multihead.console import Log
 from multihead.data.augment import noisy_copies
 from multihead.data.shards import Shards, corpus_identity, read_summary
 from multihead.errors import UserError
+from multihead.evaluation.calibration import MIN_PAIRS, calibrate
 from multihead.evaluation.metrics import scores
 from multihead.hardware.device import matmul_flops
 from multihead.hardware.flops import counted_flops
@@ -71,7 +72,11 @@ def publish(trainer: Trainer, validator: Validator, output: Path, log: Log) -> P
     load_weights(trainer.full_model, candidate.weights, output)
     tuner = Tuner(trainer.full_model, trainer.tokenizer, _validation_text(validator))
     tuned = tuner.tune(trainer.config.train, _learn_shortlists(trainer, output))
-    provenance = _provenance(trainer, validator, candidate, tuned, output / "data")
+    pairs = validator.translate(N_SCORED, SearchConfig().of_model(tuned.search), tuned.shortlist)
+    if len(pairs) >= MIN_PAIRS:
+        log_probs, translations, references = zip(*(pair[1:] for pair in pairs), strict=True)
+        tuned = tuned.calibrated(*calibrate(log_probs, translations, references))
+    provenance = _provenance(trainer, pairs, candidate, output / "data")
     card = write_card(output.name, trainer.config, read_summary(output / "data"), provenance)
     if tuned.shortlist:
         tuned.shortlist.save(output)
@@ -182,13 +187,11 @@ def _learn_shortlists(trainer: Trainer, output: Path) -> Sequence[Shortlist]:
 # Provenance
 
 
-def _provenance(trainer: Trainer, validator: Validator, candidate: Candidate, tuned: Tuned, data: Path) -> Provenance:
-    """Return how the model was made, what it cost and how it scores with its own search settings."""
+def _provenance(trainer: Trainer, pairs: Sequence[TranslatedPair], candidate: Candidate, data: Path) -> Provenance:
+    """Return how the model was made, what it cost and how its translations of validation pairs score."""
     state, config = trainer.state, trainer.config
     capacity = trainer.group.world_size * matmul_flops(trainer.device)
-    search = SearchConfig().of_model(tuned.search)
-    _, translations, references = zip(*validator.translate(N_SCORED, search, tuned.shortlist), strict=True)
-    name = f"validation, {len(translations)} sentences"
+    name = f"validation, {len(pairs)} sentences"
     return Provenance(
         steps=state.step,
         published=candidate.name,
@@ -203,6 +206,8 @@ def _provenance(trainer: Trainer, validator: Validator, candidate: Candidate, tu
         validation={"loss": candidate.loss, "perplexity": perplexity(candidate.loss)},
         scores=tuple(
             PublishedScore(set=name, **asdict(score))
-            for score in scores(translations, references, config.data.target_lang)
+            for score in scores(
+                [pair.translation for pair in pairs], [pair.reference for pair in pairs], config.data.target_lang
+            )
         ),
     )

@@ -55,6 +55,10 @@ class Tuned:
     search: ModelSearch
     shortlist: Shortlist | None
 
+    def calibrated(self, levels: tuple[float, ...], shares: tuple[float, ...]) -> "Tuned":
+        """Return a copy with the confidence in translations by their log-probability."""
+        return replace(self, search=replace(self.search, confidence_levels=levels, confidence=shares))
+
 
 class Tuner:
     """Translates validation text with several search settings, and chooses the best."""

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from multihead.errors import UserError
-from multihead.storage.files import sha256
+from multihead.storage.files import sha256, write_text_atomic
 
 CHECKSUM_FILE = "SHA256SUMS"
 
@@ -12,6 +12,12 @@ CHECKSUM_FILE = "SHA256SUMS"
 def checksums(files: dict[str, Path]) -> str:
     """Return the content of SHA256SUMS for files by the names to list them under."""
     return "".join(f"{sha256(path)}  {name}\n" for name, path in files.items())
+
+
+def update_checksum(folder: Path, name: str) -> None:
+    """Record the checksum of a file that was changed on purpose."""
+    sums = _recorded(folder) | {name: sha256(folder / name)}
+    write_text_atomic(folder / CHECKSUM_FILE, "".join(f"{sum}  {name}\n" for name, sum in sums.items()))
 
 
 def verify(folder: Path, names: Sequence[str]) -> None:

@@ -16,7 +16,7 @@ from multihead.console import Log
 from multihead.errors import UsageError, UserError
 from multihead.storage.arrays import Arrays, open_arrays, read_arrays, write_arrays
 from multihead.storage.checkpoints import latest_valid, saved_steps
-from multihead.storage.checksums import CHECKSUM_FILE, checksums, verify_all
+from multihead.storage.checksums import CHECKSUM_FILE, checksums, update_checksum, verify_all
 from multihead.storage.files import atomic_file, write_text_atomic
 from multihead.storage.shortlist import FILE as SHORTLIST
 from multihead.storage.shortlist import Shortlist, load_shortlist
@@ -257,6 +257,14 @@ def read_search(folder: Path) -> ModelSearch:
     """Return the search settings stored with a model; the paper's defaults if it stores none."""
     path = folder / "config.json"
     return search_from_json(path.read_text(encoding="utf-8"), path) if path.exists() else ModelSearch()
+
+
+def store_search(folder: Path, search: ModelSearch) -> None:
+    """Change the search settings that are stored with a model, and the checksum of its config.json."""
+    path, sums = folder / "config.json", folder / CHECKSUM_FILE
+    write_text_atomic(path, to_json(read_config(folder), read_provenance(folder).to_json(), search))
+    if sums.exists():
+        update_checksum(folder, "config.json")
 
 
 def read_vocabulary_files(folder: Path) -> dict[str, str]:

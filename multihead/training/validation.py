@@ -14,6 +14,7 @@ from multihead.text.tokenizer import SubwordTokenizer
 from multihead.training.batch import validation_batches
 from multihead.training.metrics import Metrics, perplexity
 from multihead.training.objective import Objective
+from multihead.translation.confidence import mean_log_prob
 from multihead.translation.search.beam import search
 from multihead.translation.search.candidates import Candidates
 
@@ -24,6 +25,7 @@ class TranslatedPair(NamedTuple):
     """A validation pair and the model's translation of its source."""
 
     source: str
+    mean_log_prob: float  # of a token of the translation
     translation: str
     reference: str
 
@@ -59,7 +61,8 @@ class Validator:
 
     def bleu(self, n_pairs: int) -> float:
         """Return BLEU of greedy translations of the first pairs."""
-        _, translations, references = zip(*self.translate(n_pairs), strict=True)
+        pairs = self.translate(n_pairs)
+        translations, references = [pair.translation for pair in pairs], [pair.reference for pair in pairs]
         return bleu(translations, references, self.config.target_lang)
 
     def translate(
@@ -75,6 +78,7 @@ class Validator:
             results = search([self.model], batch.source, config, candidates, batch.source_heads)
             for pair, result in zip(pairs.tolist(), results, strict=True):
                 source, reference = (self.tokenizer.decode(ids.tolist()) for ids in self.shards[pair])
-                translation = self.tokenizer.decode(result.best(1)[0].tokens)
-                translated[pair] = TranslatedPair(source, translation, reference)
+                best = result.best(1)[0]
+                translation = self.tokenizer.decode(best.tokens)
+                translated[pair] = TranslatedPair(source, mean_log_prob([best]), translation, reference)
         return [translated[pair] for pair in sorted(translated)]

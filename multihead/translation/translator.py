@@ -2,8 +2,9 @@
 
 import json
 import math
+import shlex
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, overload
@@ -11,7 +12,7 @@ from typing import TYPE_CHECKING, overload
 from multihead.concurrency import map_in_threads
 from multihead.config.resolve import search_config
 from multihead.config.schema import ModelSearch, RunConfig, SearchConfig, check_engine
-from multihead.errors import UserError, require
+from multihead.errors import UsageError, UserError, require
 from multihead.inspection.attention_maps import Array, AttentionMaps, WordLink, word_links, word_weights
 from multihead.interop.hub import find_model
 from multihead.storage.model_folder import ModelFolder
@@ -20,6 +21,7 @@ from multihead.text.dependency_trees import NO_HEAD
 from multihead.text.lines import MAX_CHARACTERS
 from multihead.text.sentences import LINE_BREAKS, join_translations
 from multihead.text.tokenizer import BOS_ID, EOS_ID, SubwordTokenizer
+from multihead.translation.confidence import confidence, mean_log_prob
 from multihead.translation.engine import Engine, Hypothesis, Segment, length_penalty
 from multihead.translation.engines.choose import LazyModels, choose_engine
 from multihead.translation.guard import Guard, GuardedResult
@@ -55,6 +57,7 @@ class Translation:
 
     text: str
     score: float = 0.0  # log-probability over length penalty: comparable between translations of one text
+    confidence: float | None = None  # share of good ones among validation translations as likely as this one
     tokens: list[str] = field(default_factory=list)  # pieces of the translation
     token_scores: list[float] = field(default_factory=list)
     source_tokens: list[str] = field(default_factory=list)
@@ -62,6 +65,7 @@ class Translation:
     alignment: list[WordLink] = field(default_factory=list)  # source word, target word, weight
     warnings: list[str] = field(default_factory=list)
     word_weights: list[Array] = field(default_factory=list, repr=False, compare=False)  # as those of an alternative
+    mean_log_prob: float = field(default=0.0, compare=False)  # of a token
     piece_scores: list[float] = field(default_factory=list, compare=False)  # token_scores without end symbols
 
     def __repr__(self) -> str:
@@ -74,11 +78,19 @@ class Translation:
 
         return translation_html(self)
 
+    def withheld_below(self, min_confidence: float) -> "Translation":
+        """Return the translation, or an empty one with a warning if its confidence is lower."""
+        if self.confidence is None or self.confidence >= min_confidence:
+            return self
+        warning = f"confidence: {self.confidence:.2f} is below {min_confidence:g}"
+        return Translation(text="", confidence=self.confidence, warnings=[*self.warnings, warning])
+
     def as_json(self) -> dict[str, object]:
         """Return the object that `multihead translate --json` prints."""
         return {
             "text": self.text,
             "score": self.score,
+            "confidence": self.confidence,
             "tokens": self.tokens,
             "token_scores": self.token_scores,
             "source_tokens": self.source_tokens,
@@ -167,6 +179,16 @@ class Translator:
             for line in lines:
                 yield self._join(line, list(islice(remaining, len(line.segments))), config)
 
+    def require_confidence(self, minimum: float) -> None:
+        """Refuse a smallest confidence that is no probability, or that this model cannot measure."""
+        if not 0 <= minimum <= 1:
+            raise UsageError(f"a confidence is a number from 0 to 1, not {minimum:g}")
+        if not self.search.confidence:
+            raise UserError(
+                f"{self.name} has no confidence: calibrate it on validation text with "
+                f"`multihead evaluate {shlex.quote(self.name)} --source F --reference F --calibrate`"
+            )
+
     def split_sentences(self, text: str) -> tuple[list[str], list[str]]:
         """Return the sentences of a text and the gaps around them, as `stream` splits it by default."""
         return self.segmenter.sentences(text, self.search.split)
@@ -207,9 +229,12 @@ class Translator:
             return Translation(text="", warnings=line.warnings)
         best, *others = self._versions(line, results, config)
         hypotheses = [result.candidates[0].hypothesis for result in results]
+        log_prob = mean_log_prob(hypotheses)
         return Translation(
             text=best.text,
             score=best.score,
+            confidence=confidence(self.search, log_prob),
+            mean_log_prob=log_prob,
             tokens=self.tokenizer.tokens([id for one in hypotheses for id in one.tokens]),
             token_scores=[score for one in hypotheses for score in one.token_scores],
             source_tokens=self.tokenizer.tokens([id for result in results for id in result.segment.ids]),
@@ -299,7 +324,7 @@ def load(name: str | Path, *more: str | Path, engine: str = "auto", threads: int
         Path(name).name,
         choose_engine(engine, folders, models, threads),
         models,
-        folders[0].search,
+        replace(folders[0].search, confidence_levels=(), confidence=()) if more else folders[0].search,
         min(folders[0].config.data.max_length, *(folder.config.model.max_len - 1 for folder in folders)),
     )
     translator.folder = folders[0]
