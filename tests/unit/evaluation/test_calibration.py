@@ -3,6 +3,7 @@
 import json
 import math
 import shutil
+from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
@@ -52,7 +53,7 @@ def test_confidence_never_falls_with_probability_and_keeps_the_share_of_good_one
     levels, shares = levels_and_shares(log_probs, is_good)
     search = ModelSearch(confidence_levels=levels, confidence=shares)
     found = [confidence(search, value) or 0.0 for value in sorted(log_probs)]
-    assert all(0 <= low <= high <= 1 for low, high in zip(found, found[1:], strict=False))
+    assert all(0 <= low <= high <= 1 for low, high in pairwise(found))
 
 
 def test_a_calibrated_model_has_no_calibration_error_on_the_same_text() -> None:
@@ -94,9 +95,9 @@ def model(tmp_path: Path) -> Path:
     return Path(shutil.copytree(BUNDLED / "lesson", tmp_path / "model"))
 
 
-def run(*arguments: object, exit_code: int = 0) -> tuple[str, str]:
-    result = CliRunner().invoke(app, [*map(str, arguments)])
-    assert result.exit_code == exit_code, result.output
+def run(*arguments: object) -> tuple[str, str]:
+    result = CliRunner().invoke(app, [*map(str, arguments)], catch_exceptions=False)
+    assert result.exit_code == 0, result.output
     return result.stdout, result.stderr
 
 
@@ -126,7 +127,8 @@ def test_evaluating_with_calibrate_stores_the_confidence_and_its_checksum(model:
     document = json.loads((model / "config.json").read_text(encoding="utf-8"))
     document["search"] |= {"confidence": [], "confidence_levels": []}
     (model / "config.json").write_text(json.dumps(document), encoding="utf-8")
-    run("translate", model, "Hello!", "--min-confidence", 0.5, exit_code=1)
+    with pytest.raises(UserError, match="--calibrate"):
+        multihead.load(model).require_confidence(0.5)
     (tmp_path / "en").write_text("Where is the station?\nGood night!\n" * 30, encoding="utf-8")
     (tmp_path / "de").write_text("Wo ist der Bahnhof?\nNein.\n" * 30, encoding="utf-8")
     files = ("--source", tmp_path / "en", "--reference", tmp_path / "de")
@@ -138,4 +140,5 @@ def test_evaluating_with_calibrate_stores_the_confidence_and_its_checksum(model:
 
 
 def test_a_confidence_that_is_no_probability_is_misuse() -> None:
-    run("translate", "lesson", "Hello!", "--min-confidence", 50, exit_code=2)
+    with pytest.raises(UsageError, match="from 0 to 1, not 50"):
+        multihead.load("lesson").require_confidence(50)
