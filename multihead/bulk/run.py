@@ -14,14 +14,18 @@ from typing import Any
 from rich.console import Console
 from rich.progress import Progress
 
+from multihead import __version__
 from multihead.bulk.input import count_rows, list_files, split_rows
 from multihead.bulk.job import MAX_PART_ROWS, MIN_PART_ROWS, N_PARTS, BulkOptions, Job, Part, start_or_resume
-from multihead.bulk.worker import Work, Worker
-from multihead.console import Log, log_to
+from multihead.bulk.reaper import no_process_left
+from multihead.bulk.worker import Work, Worker, is_complete
+from multihead.console import Log, log_to, say
 from multihead.errors import UserError, require
 from multihead.interop.hub import find_model
-from multihead.storage.files import exclusive, sha256
-from multihead.storage.model_folder import read_search
+from multihead.storage.files import content_sum, exclusive, sha256
+from multihead.storage.model_folder import WEIGHTS, ModelFolder
+from multihead.storage.shortlist import FILE as SHORTLIST
+from multihead.translation.engines.choose import name_engine
 
 OBJECT_STORE = 128 << 20  # bytes; only descriptions of parts are stored
 
@@ -29,30 +33,42 @@ OBJECT_STORE = 128 << 20  # bytes; only descriptions of parts are stored
 def bulk(model: str, source: Path, output: Path, options: BulkOptions, console: Console | None = None) -> int:
     """Translate Parquet or text into a folder of Parquet files, or resume that; return the number of rows."""
     ray = _import_ray(options)
-    folder, output = find_model(model).resolve(), output.resolve()
+    model_folder, output = ModelFolder.open(find_model(model).resolve(), say), output.resolve()
     with exclusive(output):
         for leftover in output.glob(".part-*"):  # of workers that were killed
             leftover.unlink(missing_ok=True)
         n_rows_of = {file: count_rows(file, options) for file in list_files(source)}
         n_rows = sum(n_rows_of.values())
         job = Job(
-            model=sha256(folder / "model.safetensors"),
-            files={str(file): file.stat().st_size for file in n_rows_of},
+            model={name: sha256(model_folder.path / name) for name in _model_files(model_folder.path)},
+            files={str(file): content_sum(file) for file in n_rows_of},
             id_column=options.id_column,
             text_column=options.text_column,
             engine=options.engine,
-            search=options.search.of_model(read_search(folder)),
+            searches_with=name_engine(options.engine, [model_folder]),
+            search=options.search.of_model(model_folder.search),
             part_rows=options.part_rows or min(MAX_PART_ROWS, max(MIN_PART_ROWS, math.ceil(n_rows / N_PARTS))),
+            version=__version__,
         )
         job = start_or_resume(job, output)
         parts = list(split_rows(n_rows_of, job.part_rows))
-        missing = [part for part in parts if not (output / part.name).exists()]
+        n_files = sum(1 for _ in output.glob("part-*"))
+        missing = [part for part in parts if not is_complete(part, job, output)]
         progress = _Progress(n_rows, sum(part.n_rows for part in missing), console or Console(stderr=True))
+        if n_damaged := n_files - (len(parts) - len(missing)):
+            progress.log(f"{n_damaged:,} of {n_files:,} parts are damaged or of another job, and are translated again")
         progress.log(f"{n_rows:,} rows in {len(parts):,} parts, {progress.n_done:,} rows done")
         if missing:
             with _cluster(ray, options), progress.bar:
-                _translate(ray, missing, Work(job=job, model_folder=folder, output=output), options.workers, progress)
+                work = Work(job=job, model_folder=model_folder.path, output=output)
+                _translate(ray, missing, work, options.workers, progress)
     return n_rows
+
+
+def _model_files(folder: Path) -> list[str]:
+    """Return the files of a model that a translation depends on."""
+    files = [WEIGHTS, SHORTLIST, *(path.name for path in folder.glob("*.json") if path.name != "state.json")]
+    return sorted(name for name in files if (folder / name).exists())
 
 
 class _Progress:
@@ -82,6 +98,8 @@ def _translate(ray: Any, parts: list[Part], work: Work, n_workers: int, progress
     )
     try:
         for row in translated.iter_rows():
+            if row["error"]:
+                raise UserError(f"translation stopped: {row['error']}; run the same command again to resume")
             progress.advance(row["rows"])
     except ray.exceptions.RayError as error:
         cause = getattr(error, "cause", None)
@@ -112,15 +130,16 @@ def _cluster(ray: Any, options: BulkOptions) -> Iterator[None]:
     if not options.address:
         where = {"address": "local", "num_cpus": options.workers or None}
         where |= {"include_dashboard": False, "object_store_memory": OBJECT_STORE}
-    try:
-        ray.init(**where, logging_level="warning", log_to_driver=False)
-    except (ConnectionError, RuntimeError, ValueError) as error:
-        raise UserError(f"cannot reach or start the Ray cluster: {error}") from None
-    logging.getLogger("ray.data").setLevel(logging.ERROR)
-    context = ray.data.DataContext.get_current()
-    context.enable_progress_bars = False
-    context.print_on_execution_start = False
-    try:
-        yield
-    finally:
-        ray.shutdown()
+    with contextlib.nullcontext() if options.address else no_process_left():
+        try:
+            ray.init(**where, logging_level="warning", log_to_driver=False)
+        except (ConnectionError, RuntimeError, ValueError, OSError) as error:
+            raise UserError(f"cannot reach or start the Ray cluster: {error}") from None
+        logging.getLogger("ray.data").setLevel(logging.ERROR)
+        context = ray.data.DataContext.get_current()
+        context.enable_progress_bars = False
+        context.print_on_execution_start = False
+        try:
+            yield
+        finally:
+            ray.shutdown()

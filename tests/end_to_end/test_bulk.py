@@ -1,6 +1,5 @@
 """`multihead bulk` on a Ray cluster of this machine: what it writes is what `multihead translate` says."""
 
-import contextlib
 import os
 import random
 import signal
@@ -55,6 +54,9 @@ def test_text_becomes_parquet_in_order_and_finished_work_is_not_done_again(train
     assert len(files) == 3
     assert "1,200 rows done" in run(trained, tmp_path / "text", tmp_path / "out")
     assert {file: file.stat().st_mtime_ns for file in (tmp_path / "out").glob("part-*")} == files
+    (tmp_path / "out" / "part-000001.parquet").write_bytes(b"")
+    assert "1 of 3 parts are damaged" in run(trained, tmp_path / "text", tmp_path / "out")
+    assert answers(tmp_path / "out") == serial(trained, lines)
 
 
 def descendants(process: int) -> list[int]:
@@ -78,6 +80,14 @@ def workers_of(driver: int) -> list[int]:
     return found
 
 
+def still_running(processes: list[int], seconds: float) -> list[int]:
+    """Those processes that have not ended after some seconds."""
+    end = time.monotonic() + seconds
+    while (left := [one for one in processes if Path(f"/proc/{one}").exists()]) and time.monotonic() < end:
+        time.sleep(0.1)
+    return left
+
+
 def test_workers_and_drivers_that_are_killed_lose_and_double_nothing(trained: Path, tmp_path: Path) -> None:
     lines, rng = sentences(20_000), random.Random(3)
     (tmp_path / "text").write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
@@ -92,12 +102,10 @@ def test_workers_and_drivers_that_are_killed_lose_and_double_nothing(trained: Pa
                 os.kill(worker, signal.SIGKILL)
                 kills += 1
                 time.sleep(6)  # to start another one
-        left = descendants(driver.pid)
+        started = descendants(driver.pid)
         driver.kill()
         driver.communicate()
-        for process in left:  # what Ray leaves for some seconds after its driver
-            with contextlib.suppress(ProcessLookupError):
-                os.kill(process, signal.SIGKILL)
+        assert not still_running(started, seconds=20)
     assert kills >= 3
     run(trained, tmp_path / "text", output)
     assert answers(output) == serial(trained, lines)

@@ -80,6 +80,14 @@ def choose_engine(name: str, folders: Sequence[ModelFolder], models: LazyModels,
     return AutoEngine(fast, partial(make_torch_engine, "sampling")) if kind == "auto" else fast
 
 
+def name_engine(name: str, folders: Sequence[ModelFolder]) -> str:
+    """Return what an engine searches with on this machine: "torch", or CTranslate2 and its quantization."""
+    kind, _, quantization = name.partition(":")
+    if kind == "torch" or (kind == "auto" and use_of_torch(folders)):
+        return "torch"
+    return f"ctranslate2:{quantization or 'int8'}"
+
+
 def use_of_torch(folders: Sequence[ModelFolder]) -> str | None:
     """Return what `auto` uses torch for, or None where it uses CTranslate2.
 
