@@ -62,10 +62,22 @@ def import_command(
     say(f"written to {output}")
 
 
-def info_command(model: Model, as_json: Json = False) -> None:
+def info_command(
+    model: Model,
+    update: Annotated[
+        bool,
+        typer.Option(
+            "--update", help="Of hf:owner/name: ask the hub for its newest version, and use that from now on."
+        ),
+    ] = False,
+    as_json: Json = False,
+) -> None:
     """Say what a model is: shape, parameters, languages, data, training cost, scores."""
-    from multihead.interop.hub import find_model
+    from multihead.interop.hub import find_model, is_on_hub
     from multihead.storage.model_folder import ModelFolder
 
-    facts = ModelFolder.open(find_model(model)).facts()
+    folder = find_model(model, update)
+    facts = ModelFolder.open(folder).facts()
+    if is_on_hub(model):  # the folder has the name of the commit
+        facts |= {"model": model, "commit": folder.name}
     print(json.dumps(facts, indent=2, ensure_ascii=False) if as_json else _info_text(facts))

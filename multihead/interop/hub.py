@@ -1,10 +1,15 @@
-"""Models by name: a folder, a bundled model, or `hf:owner/name` of the Hugging Face hub, downloaded once."""
+"""Models by name: a folder, a bundled model, or `hf:owner/name` of the Hugging Face hub.
+
+A model of the hub is downloaded once, at the commit that the name stands for at that time. The commit is recorded, and
+used until an update is requested.
+"""
 
 import difflib
 import re
 from pathlib import Path
 
-from multihead.errors import UserError, require
+from multihead.console import say
+from multihead.errors import UsageError, UserError, require
 from multihead.storage.files import BUNDLED, cache_folder, write_text_atomic
 from multihead.storage.model_folder import WEIGHTS
 
@@ -17,10 +22,12 @@ def is_on_hub(name: str) -> bool:
     return name.startswith(PREFIX)
 
 
-def find_model(name: str | Path) -> Path:
-    """Return the folder of a model."""
+def find_model(name: str | Path, update: bool = False) -> Path:
+    """Return the folder of a model; with `update`, a model of the hub is the newest version of its name."""
     if is_on_hub(str(name)):
-        return download_and_convert(str(name))
+        return download_and_convert(str(name), update)
+    if update:
+        raise UsageError(f"--update is for models of the hub, hf:owner/name; {name} is none")
     folder = Path(name)
     if folder.is_dir():
         return folder
@@ -52,11 +59,11 @@ def _suggestion(name: str, bundled: list[str]) -> str:
     )
 
 
-def download_and_convert(name: str) -> Path:
+def download_and_convert(name: str, update: bool = False) -> Path:
     """Return the folder of a model of the hub; one in the format of Marian is imported once."""
     from multihead.interop.marian.folder import MarianFolder
 
-    snapshot = download(name)
+    snapshot = download(name, update)
     if "format" in MarianFolder(snapshot).json("config.json"):
         return snapshot  # a model of Multihead
     model = _cache_folder(name) / snapshot.name
@@ -66,7 +73,7 @@ def download_and_convert(name: str) -> Path:
         if not (model / WEIGHTS).exists():
             from multihead.interop.marian.importer import import_marian
 
-            import_marian(snapshot, model, name)
+            import_marian(snapshot, model, name, snapshot.name)
     return model
 
 
@@ -75,30 +82,33 @@ def import_model(name: str, output: Path) -> None:
     from multihead.interop.marian.importer import import_marian
 
     if is_on_hub(name):
-        import_marian(download(name), output, name)
+        snapshot = download(name)
+        import_marian(snapshot, output, name, snapshot.name)
     else:
         import_marian(Path(name), output)
 
 
-def download(name: str) -> Path:
-    """Return the snapshot of `hf:owner/name` or `hf:owner/name@revision` in the cache of Hugging Face.
+def download(name: str, update: bool = False) -> Path:
+    """Return the snapshot of `hf:owner/name` or `hf:owner/name@revision`: a folder with the name of the commit.
 
-    The hub is asked once: afterwards a complete snapshot is used without network, until it is deleted.
+    The hub is asked once: afterwards the same commit is used without network, until it is deleted or `update` is set.
     """
     match = NAME.fullmatch(name.removeprefix(PREFIX))
     if not match or ".." in name:
         raise UserError(f"'{name}' is not a model of the hub: write hf:owner/name or hf:owner/name@revision")
     record = _cache_folder(name) / "snapshot"  # where the complete snapshot is
-    if record.exists() and (snapshot := Path(record.read_text(encoding="utf-8"))).is_dir():
-        return snapshot
+    known = Path(record.read_text(encoding="utf-8")) if record.exists() else None
+    if known and known.is_dir() and not update:
+        return known
     snapshot = _download(match["repository"], match["revision"])
+    say(f"{name} is commit {snapshot.name}" + (", as before" if known and known.name == snapshot.name else ""))
     record.parent.mkdir(parents=True, exist_ok=True)
     write_text_atomic(record, str(snapshot))
     return snapshot
 
 
 def _cache_folder(name: str) -> Path:
-    return cache_folder() / "hub" / re.sub(r"[/@]", "--", name.removeprefix(PREFIX))
+    return cache_folder() / "hub" / name.removeprefix(PREFIX).replace("/", "--")
 
 
 def _download(repository: str, revision: str | None) -> Path:

@@ -1,5 +1,6 @@
 """The model card: shape, data, training cost and scores of a published model."""
 
+import shlex
 from pathlib import Path
 
 from multihead.config.schema import RunConfig
@@ -17,7 +18,7 @@ def write_card(name: str, config: RunConfig, summary: CorpusSummary, provenance:
     return "\n".join(
         [
             f"# {name}: {languages}\n",
-            f'A Transformer trained with Multihead. Translate with `multihead translate {name} "..."`.\n',
+            f'A Transformer trained with Multihead. Translate with `multihead translate {shlex.quote(name)} "..."`.\n',
             "## Shape\n",
             f"- {model.encoder_layers} + {model.decoder_layers} layers, d_model {model.d_model}, d_ff {model.d_ff}, "
             f"{model.n_heads} heads, {model.norm}-norm, {model.positions} positions",

@@ -45,6 +45,7 @@ class Provenance:
     published: str | None = None  # which weights: an average, or one step
     started_from: str | None = None  # base model of fine-tuning
     imported_from: str | None = None
+    imported_commit: str | None = None  # of a model of the hub
     architecture: str | None = None  # of the imported model
     weights_sha256: str | None = None  # of the imported file
     corpus_sha256: str | None = None

@@ -12,14 +12,15 @@ from pathlib import Path
 
 import pytest
 
-from multihead.errors import UserError
-from multihead.interop.hub import download_and_convert
+from multihead.errors import UsageError, UserError
+from multihead.interop.hub import download_and_convert, find_model
 from tests.marian import opus_folder
 
 pytest.importorskip("transformers", reason="transformers is not installed")
 pytest.importorskip("sentencepiece", reason="sentencepiece is not installed")
 
 COMMIT = "0123456789abcdef0123456789abcdef01234567"
+NEXT_COMMIT = "f" * 40
 
 
 def digest(content: bytes) -> str:
@@ -32,6 +33,7 @@ class Hub(BaseHTTPRequestHandler):
     folder: Path
     asked: list[str]
     address: str
+    commit: str
 
     def do_HEAD(self) -> None:
         self._answer(with_body=False)
@@ -51,7 +53,7 @@ class Hub(BaseHTTPRequestHandler):
             body = json.dumps(files).encode()
         elif path.startswith("/api/models/owner/opus-mt-en-de"):
             files = [{"rfilename": file.name} for file in self.folder.iterdir()]
-            body = json.dumps({"id": "owner/opus-mt-en-de", "sha": COMMIT, "siblings": files}).encode()
+            body = json.dumps({"id": "owner/opus-mt-en-de", "sha": self.commit, "siblings": files}).encode()
         elif path.startswith("/owner/opus-mt-en-de/resolve/") and (self.folder / name).is_file():
             body = (self.folder / name).read_bytes()
         else:
@@ -62,7 +64,7 @@ class Hub(BaseHTTPRequestHandler):
             "Content-Length": str(len(body)),
             "Content-Type": "application/json" if path.startswith("/api") else "application/octet-stream",
             "ETag": f'"{digest(body)[:40]}"',
-            "X-Repo-Commit": COMMIT,
+            "X-Repo-Commit": self.commit,
         }.items():
             self.send_header(header, value)
         self.end_headers()
@@ -76,6 +78,7 @@ class Hub(BaseHTTPRequestHandler):
 @pytest.fixture
 def hub(tmp_path: Path) -> Iterator[type[Hub]]:
     Hub.folder, Hub.asked = opus_folder(tmp_path / "opus-mt-en-de").folder, []
+    Hub.commit = COMMIT
     server = ThreadingHTTPServer(("127.0.0.1", 0), Hub)
     Hub.address = f"http://127.0.0.1:{server.server_port}"
     thread = threading.Thread(target=server.serve_forever, daemon=True)
@@ -106,7 +109,23 @@ def test_a_name_is_downloaded_and_imported_once(hub: type[Hub], tmp_path: Path) 
     assert said[0] == said[1]  # the second time nothing is asked for
     assert not any(path.endswith((".bin", ".py")) for path in hub.asked)
     result = multihead(hub, tmp_path / "cache", "info", "hf:owner/opus-mt-en-de", "--json")
-    assert json.loads(result.stdout)["imported_from"] == "hf:owner/opus-mt-en-de"
+    facts = json.loads(result.stdout)
+    assert facts["model"] == facts["imported_from"] == "hf:owner/opus-mt-en-de"
+    assert facts["commit"] == facts["imported_commit"] == COMMIT
+
+
+def test_a_name_keeps_its_commit_until_it_is_updated(hub: type[Hub], tmp_path: Path) -> None:
+    command = (hub, tmp_path / "cache", "info", "hf:owner/opus-mt-en-de", "--json")
+    assert f"hf:owner/opus-mt-en-de is commit {COMMIT}" in multihead(*command).stderr
+    hub.commit = NEXT_COMMIT
+    assert json.loads(multihead(*command).stdout)["commit"] == COMMIT
+    assert json.loads(multihead(*command, "--update").stdout)["commit"] == NEXT_COMMIT
+    assert json.loads(multihead(*command).stdout)["imported_commit"] == NEXT_COMMIT
+
+
+def test_only_models_of_the_hub_can_be_updated() -> None:
+    with pytest.raises(UsageError, match="en-de is none"):
+        find_model("en-de", update=True)
 
 
 def test_a_model_that_is_not_there_is_said(hub: type[Hub], tmp_path: Path) -> None:

@@ -1,6 +1,7 @@
 """Import from Hugging Face Marian / OPUS-MT. No code is run, and no array is read before its shape is checked."""
 
 import math
+import shlex
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -40,8 +41,8 @@ IMPOSSIBLE = -1e9  # bias of a token that is never generated
 POSITION_TOLERANCE = 2e-3  # between a stored table of positions, in half precision, and the sinusoids
 
 
-def import_marian(folder: Path, output: Path, name: str = "") -> None:
-    """Convert a Marian / OPUS-MT folder to a model folder; `name` is recorded as its origin."""
+def import_marian(folder: Path, output: Path, name: str = "", commit: str | None = None) -> None:
+    """Convert a Marian / OPUS-MT folder to a model folder; `name` and `commit` are recorded as its origin."""
     if not _was_imported(output):
         check_writable(output, None, "an imported model")
     files = MarianFolder(folder)
@@ -53,6 +54,7 @@ def import_marian(folder: Path, output: Path, name: str = "") -> None:
     run_config = _native_config(config, weights, mapping, files)
     provenance = Provenance(
         imported_from=name or folder.resolve().name,
+        imported_commit=commit,
         architecture="Hugging Face Marian",
         weights_sha256=files.sha256(WEIGHTS),
         parameters=sum(array.size for array in weights.values()),
@@ -208,7 +210,7 @@ def _imported_card(name: str, config: RunConfig, provenance: Provenance) -> str:
     return "\n".join(
         [
             f"# {name}: {data.source_lang or '?'} → {data.target_lang or '?'}\n",
-            f'Imported by Multihead. Translate with `multihead translate {name} "..."`.\n',
+            f'Imported by Multihead. Translate with `multihead translate {shlex.quote(name)} "..."`.\n',
             *(f"- {field.replace('_', ' ')}: {value}" for field, value in provenance.to_json().items()),
             "- data, license and scores: those of the original model",
             "",
