@@ -17,7 +17,12 @@ MODULES = (
 STYLES = ("lesson.css",)
 _IMPORT = re.compile(r'^import \{([^}]*)\} from "\./([\w-]+)\.js";\n', re.MULTILINE)
 _COMMENT = re.compile(r"^\s*(?://|/?\*).*\n", re.MULTILINE)  # lines that are nothing else
-_INDENT = re.compile(r"^ +", re.MULTILINE)
+# Literals, which stay as they are; comments and spaces between other tokens, which a browser does not need. A regular
+# expression has no space after its first slash, a division has one.
+_TOKEN = re.compile(
+    r"""(?P<literal>"(?:[^"\\\n]|\\.)*"|'(?:[^'\\\n]|\\.)*'|`(?:[^`\\]|\\.)*`"""
+    r"""|/(?![/* ])(?:[^/\\\n[]|\\.|\[(?:[^\]\\]|\\.)*\])+/)|(?P<comment> *//[^\n]*)|(?P<space>[ \n]+)"""
+)
 _EXPORT = re.compile(r"^export (async function\*?|function\*?|class|const|let) ([\w$]+)", re.MULTILINE)
 
 
@@ -33,11 +38,28 @@ def join_modules(names: tuple[str, ...]) -> str:
 
 def _as_function(name: str, source: str) -> str:
     """Wrap a module: its imports become destructured constants, its exports the object that it returns."""
-    source = _INDENT.sub("", _COMMENT.sub("", source))
+    source = _COMMENT.sub("", source)
     exports = [found[2] for found in _EXPORT.finditer(source)]
     body = _IMPORT.sub(lambda found: f"const {{{found[1].replace(' as ', ': ')}}} = module_{found[2]};\n", source)
-    body = _EXPORT.sub(r"\1 \2", body)
+    body = squeeze(_EXPORT.sub(r"\1 \2", body))
     return f"const module_{name} = (() => {{\n{body}\nreturn {{ {', '.join(exports)} }};\n}})();"
+
+
+def squeeze(source: str) -> str:
+    """Return a script without comments, and without the spaces that do not separate words or operators."""
+
+    def shorten(found: re.Match[str]) -> str:
+        if found["literal"] or found["comment"]:
+            return found["literal"] or ""
+        before, after = source[: found.start()][-1:], source[found.end() :][:1]
+        is_needed = (_is_word(before) and _is_word(after)) or (before + after) in ("++", "--")
+        return "\n" if "\n" in found["space"] else " " * is_needed
+
+    return _TOKEN.sub(shorten, source)
+
+
+def _is_word(character: str) -> bool:
+    return character.isalnum() or character in ("_", "$")
 
 
 def render(blocks: Mapping[str, Any], binary: Mapping[str, bytes]) -> str:

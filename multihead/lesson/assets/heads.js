@@ -25,7 +25,7 @@ function heads(view) {
         el("button", { type: "button", class: layer === state.layer && head === state.head ? "tile on" : "tile", "data-focus": `tile-${layer}-${head}`, "aria-pressed": String(layer === state.layer && head === state.head), on: { click: open } },
           el("span", { class: "name" }, text("heads.name", { layer: layer + 1, head: head + 1 })),
           thumbnail(at, rows.length, columns.length),
-          el("span", { class: "note" }, `${text(`role.${role.name}`)} ${percent(role.share)}`),
+          el("span", { class: "note" }, [text(`role.${role.name}`), " ", percent(role.share)]),
         ),
       );
     }

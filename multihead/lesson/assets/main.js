@@ -375,7 +375,7 @@ class App {
     replace(byId("trail"), 
       el("div", { class: "trail-head" }, el("h2", {}, text("trail.title")), el("button", { type: "button", id: "trail-close", on: { click: () => this.close() } }, text("trail.close"))),
       el("ol", { class: "crumbs" }, crumbs),
-      el("p", { class: "value" }, `${cellName(cell)} = ${number(value, 4)}`, el("span", { class: "note" }, ` ${text(isRecorded ? "trace.recorded" : `op.${node.op}`)}`)),
+      el("p", { class: "value" }, `${cellName(cell)} = ${number(value, 4)}`, el("span", { class: "note" }, [" ", text(isRecorded ? "trace.recorded" : `op.${node.op}`)])),
       el("ol", { class: "terms" }, shown.map((term, i) => el("li", {}, this.termView(term, i, node.op === "softmax" ? value : null)))),
       sorted.length > MAX_TERMS ? el("p", { class: "note" }, text("trail.rest", { n: sorted.length - MAX_TERMS, sum: number(rest, 4) })) : null,
     );
@@ -410,7 +410,7 @@ class App {
   renderBottom() {
     const { state, text } = this;
     if (state.mode !== "lesson") return replace(byId("bottom"), el("p", { class: "note" }, text("footer.offline")));
-    const options = STATIONS.map((station, i) => el("option", { value: i, selected: i === state.s }, `${i} · ${text(`station.${station.key}.title`)}`));
+    const options = STATIONS.map((station, i) => el("option", { value: i, selected: i === state.s }, [String(i), " · ", text(`station.${station.key}.title`)]));
     const contents = el("select", { id: "contents", "aria-label": text("footer.contents") }, options);
     contents.addEventListener("change", () => this.go(Number(contents.value)));
     replace(byId("bottom"), 
@@ -451,7 +451,8 @@ function pathTo(node) {
   const tensor = node?.closest?.("[data-tensor]")?.dataset.tensor;
   if (!tensor) return null;
   const { row, column } = node.dataset;
-  return `[data-tensor="${tensor}"] ${row === undefined ? ".cursor" : `[data-row="${row}"][data-column="${column}"]`}`;
+  const place = row === undefined ? ".cursor" : `[data-row="${row}"][data-column="${column}"]`;
+  return `[data-tensor="${tensor}"] ${place}`;
 }
 
 const isPresenting = () => document.documentElement.classList.contains("presenting");

@@ -90,23 +90,9 @@ export function rerank(nodes, alpha) {
     .sort((a, b) => b.score - a.score);
 }
 
-/** Log-probability of each token of a given translation and of its end, as the model sees it word by word. */
+/** Log-probability of each token of a given translation and of its end; all rows are computed at once. */
 export function forcedScores(model, sourceIds, targetIds, change) {
-  const written = [...targetIds, END];
-  if (change?.mask === false) {
-    // Step by step there is nothing later to see: what the mask hides is there only when all rows are computed at once.
-    const V = model.config.vocab_size;
-    const logits = model.forward(sourceIds, [START, ...targetIds], undefined, change);
-    return written.map((id, row) => logSoftmax(logits.subarray(row * V, (row + 1) * V))[id]);
-  }
-  const sentence = model.startDecoding(sourceIds, change);
-  const scores = [];
-  let cache;
-  let token = START;
-  for (const next of written) {
-    const [logProbs, after] = model.decodeStep(token, sentence, cache);
-    scores.push(logProbs[next]);
-    [token, cache] = [next, after];
-  }
-  return scores;
+  const V = model.config.vocab_size;
+  const logits = model.forward(sourceIds, [START, ...targetIds], undefined, change);
+  return [...targetIds, END].map((id, row) => logSoftmax(logits.subarray(row * V, (row + 1) * V))[id]);
 }

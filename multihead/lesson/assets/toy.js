@@ -217,6 +217,6 @@ const section = (title, children) => el("section", { class: "toy-part" }, el("h2
 export const MISTAKES = ["scaleafter", "strict", "grid", "result", "rounded", "value", "additive", "compress", "complexity", "path", "bleu", "transpose", "everywhere", "align"];
 
 function mistakes({ text }) {
-  const items = MISTAKES.map((key, i) => el("details", { class: "question", id: `mistake-${key}` }, el("summary", {}, `E${i + 1} · ${text(`mistake.${key}`)}`), el("p", {}, text(`mistake.${key}.answer`))));
+  const items = MISTAKES.map((key, i) => el("details", { class: "question", id: `mistake-${key}` }, el("summary", {}, [`E${i + 1} · `, text(`mistake.${key}`)]), el("p", {}, text(`mistake.${key}.answer`))));
   return section(text("toy.mistakes"), [el("p", { class: "note" }, text("toy.mistakes.intro")), ...items]);
 }
