@@ -48,6 +48,11 @@ CODE = {
 }
 
 
+def sample(pair: str) -> list[str]:
+    """Return the lines of the lesson's sentences for a pair of languages such as "en-de": source, tab, translations."""
+    return asset(f"sentences.{pair}.tsv").splitlines()
+
+
 def write_toy_lesson(path: Path) -> None:
     """Write the page without a model: the examples by hand and the labs."""
     write_text_atomic(path, render({"about": {"language": "en"}, "strings": _strings()}, {}))
