@@ -7,7 +7,7 @@ import typer
 
 from multihead.cli.options import Quiet
 from multihead.console import say, set_verbosity
-from multihead.errors import UsageError
+from multihead.errors import UsageError, is_installed
 
 
 def explain_command(
@@ -24,7 +24,7 @@ def explain_command(
     """Write the lesson: one offline page with the whole model in it and every number of a sentence."""
     set_verbosity(quiet)
     from multihead.interop.hub import find_model
-    from multihead.lesson.explain import write_lesson, write_toy_lesson
+    from multihead.lesson.explain import measure_roles, write_lesson, write_toy_lesson
     from multihead.storage.model_folder import ModelFolder
 
     if output.suffix != ".html":
@@ -33,8 +33,13 @@ def explain_command(
         raise UsageError(f"--toy writes a page without a model: leave out {model}")
     if toy:
         write_toy_lesson(output)
-    elif not write_lesson(ModelFolder.open(find_model(model or "lesson")), text, output):
-        say("The page carries the numbers of one sentence instead of the model, which is too large or of another kind.")
+    else:
+        folder = ModelFolder.open(find_model(model or "lesson"))
+        roles = measure_roles(folder) if is_installed("torch") else None
+        if not write_lesson(folder, text, output, roles):
+            say(
+                "The page carries the numbers of one sentence instead of the model, which is too large or of another kind."
+            )
     say(f"written to {output}")
     if open_page:
         typer.launch(output.resolve().as_uri())

@@ -3,6 +3,7 @@
 import ast
 import json
 from collections.abc import Iterable
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,7 @@ from multihead.text.tokenizer import EOS_ID
 
 MAX_LIVE_PARAMETERS = 12_000_000  # of a model whose weights are put into the page
 EXACT_PARAMETERS = 1_000_000  # up to which the page keeps float32; larger models are rounded to float16
+SAMPLE_PAIR = "en-de"  # of the lesson's own sentences
 SENTENCE = "My sister bought a red bicycle yesterday."
 EXAMPLES = (
     "Where is the station?",
@@ -25,6 +27,8 @@ EXAMPLES = (
     "I am fine.",
     "She lost her book, but she found it again.",
 )
+
+LESSON_TEXTS = ("station.", "training.", "knob.", "whatif.", "passes.")  # not needed where there is no model
 
 # The code beside each station: file of the package, and the name of a function, class or method in it.
 CODE = {
@@ -44,6 +48,7 @@ CODE = {
     "decoder_layer": ("model/transformer.py", "DecoderLayer"),
     "output": ("model/transformer.py", "Transformer.forward"),
     "decode_step": ("model/transformer.py", "Transformer.decode_step"),
+    "smoothed_loss": ("training/loss.py", "smoothed_loss"),
     "length_penalty": ("translation/engine.py", "length_penalty"),
 }
 
@@ -55,17 +60,22 @@ def sample(pair: str) -> list[str]:
 
 def write_toy_lesson(path: Path) -> None:
     """Write the page without a model: the examples by hand and the labs."""
-    write_text_atomic(path, render({"about": {"language": "en"}, "strings": _strings()}, {}))
+    texts = _texts()
+    texts["strings"] = {key: text for key, text in texts["strings"].items() if not key.startswith(LESSON_TEXTS)}
+    write_text_atomic(path, render({"about": {"language": "en"}, **texts}, {}))
 
 
-def write_lesson(folder: ModelFolder, text: str | None, path: Path) -> bool:
-    """Write the lesson about a model. Return whether the page carries the model, or one sentence's numbers instead."""
-    page, is_live = lesson_page(folder, text)
+def write_lesson(folder: ModelFolder, text: str | None, path: Path, roles: dict[str, Any] | None = None) -> bool:
+    """Write the lesson about a model, with the `roles` of its heads if they were measured.
+
+    Return whether the page carries the model, or one sentence's numbers instead.
+    """
+    page, is_live = lesson_page(folder, text, roles)
     write_text_atomic(path, page)
     return is_live
 
 
-def lesson_page(folder: ModelFolder, text: str | None) -> tuple[str, bool]:
+def lesson_page(folder: ModelFolder, text: str | None, roles: dict[str, Any] | None = None) -> tuple[str, bool]:
     """Return the lesson about a model, and whether the page carries the model."""
     is_live = can_run_in_a_page(folder)
     about, binary = _live(folder) if is_live else _recorded(folder, text or SENTENCE)
@@ -75,9 +85,10 @@ def lesson_page(folder: ModelFolder, text: str | None) -> tuple[str, bool]:
         "sentence": text or SENTENCE,
         "examples": EXAMPLES if folder.config.data.source_lang == "en" else (),
         "code": code_excerpts(),
+        "roles": roles,
         "differences": differences(folder.config.model),
     }
-    return render({"about": about, "strings": _strings()}, binary), is_live
+    return render({"about": about, **_texts()}, binary), is_live
 
 
 def can_run_in_a_page(folder: ModelFolder) -> bool:
@@ -102,8 +113,39 @@ def _live(folder: ModelFolder) -> tuple[dict[str, Any], dict[str, bytes]]:
         "alpha": SearchConfig().of_model(folder.search).penalty,
         "weights": index,
         "has_tokenizer": True,
+        "training": _training(folder),
     }
     return about, {"weights": raw, "tokenizer": json.dumps(tokenizer_parts(folder)).encode()}
+
+
+def measure_roles(folder: ModelFolder) -> dict[str, Any] | None:
+    """Return what each head does over the lesson's sentences; None if there are none in the model's language."""
+    from multihead.inspection.head_roles import head_roles
+    from multihead.translation.engines.torch_engine import torch_threads
+    from multihead.translation.translator import load
+
+    if folder.config.data.source_lang != SAMPLE_PAIR[:2] or not can_run_in_a_page(folder):
+        return None
+    translator = load(folder.path, engine="torch")
+    texts = [line.split("\t")[0] for line in sample(SAMPLE_PAIR)]
+    translations = translator.translate(texts, beam=1, split=False, guard=False)
+    with torch_threads(1):  # many small passes, which more threads only slow down
+        maps = [translator.attention(text, one.text) for text, one in zip(texts, translations, strict=True)]
+    return {"sentences": len(texts), "heads": [asdict(head) for head in head_roles(maps)]}
+
+
+def _training(folder: ModelFolder) -> dict[str, Any]:
+    """How the model was trained, as far as its folder says so."""
+    train, made = folder.config.train, folder.provenance
+    names = ("optimizer", "beta1", "beta2", "eps", "warmup", "label_smoothing", "average_checkpoints")
+    return {
+        "train": {name: getattr(train, name) for name in names},
+        "data": {"batch_tokens": folder.config.data.batch_tokens},
+        "steps": made.steps,
+        "seconds": made.seconds,
+        "tokens": made.target_tokens,
+        "scores": [{"set": one.set, "value": one.value} for one in made.scores if one.name == "BLEU"],
+    }
 
 
 def tokenizer_parts(folder: ModelFolder) -> dict[str, Any]:
@@ -180,6 +222,7 @@ def _shape(model: ModelConfig) -> dict[str, Any]:
             "vocab_size",
             "d_model",
             "d_ff",
+            "dropout",
             "encoder_layers",
             "decoder_layers",
             "n_heads",
@@ -193,9 +236,9 @@ def _shape(model: ModelConfig) -> dict[str, Any]:
     return {name: getattr(model, name) for name in names}
 
 
-def _strings() -> dict[str, str]:
-    strings: dict[str, str] = json.loads(asset("strings.en.json"))
-    return strings
+def _texts() -> dict[str, Any]:
+    """The words and the formulas of the page."""
+    return {"strings": json.loads(asset("strings.en.json")), "formulas": json.loads(asset("formulas.json"))}
 
 
 def code_excerpts() -> dict[str, dict[str, str]]:

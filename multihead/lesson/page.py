@@ -12,16 +12,33 @@ from typing import Any
 # Modules in the order of their imports. Each becomes a function that returns its exports.
 MODULES = (
     *("engine", "tokenizer", "search", "provenance", "dom", "formula", "matrix", "figures", "model", "worker"),
-    *("map", "attention", "input", "layers", "decoding", "beam", "heads", "whatif", "stations", "toy", "labs", "main"),
+    *(
+        "map",
+        "attention",
+        "input",
+        "layers",
+        "decoding",
+        "beam",
+        "heads",
+        "whatif",
+        "training",
+        "stations",
+        "toy",
+        "laboratory",
+        "trees",
+        "labs",
+        "main",
+    ),
 )
 STYLES = ("lesson.css",)
 _IMPORT = re.compile(r'^import \{([^}]*)\} from "\./([\w-]+)\.js";\n', re.MULTILINE)
 _COMMENT = re.compile(r"^\s*(?://|/?\*).*\n", re.MULTILINE)  # lines that are nothing else
-# Literals, which stay as they are; comments and spaces between other tokens, which a browser does not need. A regular
-# expression has no space after its first slash, a division has one.
+# Literals, which stay as they are; comments, spaces between other tokens, and the last comma or semicolon of a block,
+# which a browser does not need. A regular expression has no space after its first slash, a division has one.
 _TOKEN = re.compile(
     r"""(?P<literal>"(?:[^"\\\n]|\\.)*"|'(?:[^'\\\n]|\\.)*'|`(?:[^`\\]|\\.)*`"""
     r"""|/(?![/* ])(?:[^/\\\n[]|\\.|\[(?:[^\]\\]|\\.)*\])+/)|(?P<comment> *//[^\n]*)|(?P<space>[ \n]+)"""
+    r"""|(?P<last>,(?=\s*\n\s*[\])}])|;(?=\s*\}))"""
 )
 _EXPORT = re.compile(r"^export (async function\*?|function\*?|class|const|let) ([\w$]+)", re.MULTILINE)
 
@@ -46,14 +63,16 @@ def _as_function(name: str, source: str) -> str:
 
 
 def squeeze(source: str) -> str:
-    """Return a script without comments, and without the spaces that do not separate words or operators."""
+    """Return a script without comments and without spaces that separate neither words, operators nor statements."""
 
     def shorten(found: re.Match[str]) -> str:
-        if found["literal"] or found["comment"]:
+        if not found["space"]:
             return found["literal"] or ""
         before, after = source[: found.start()][-1:], source[found.end() :][:1]
         is_needed = (_is_word(before) and _is_word(after)) or (before + after) in ("++", "--")
-        return "\n" if "\n" in found["space"] else " " * is_needed
+        if "\n" in found["space"] and before not in ";,{([=?:&|>" and after not in "})].?:&|":
+            return "\n"
+        return " " * is_needed
 
     return _TOKEN.sub(shorten, source)
 

@@ -2,6 +2,7 @@
 
 import json
 import re
+import xml.etree.ElementTree as ElementTree
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -9,8 +10,10 @@ import numpy as np
 import pytest
 
 from multihead.inspection.trace import record_trace
+from multihead.interop.hub import find_model
 from multihead.lesson import page as lesson_page
-from multihead.lesson.explain import code_excerpts, write_lesson
+from multihead.lesson.explain import code_excerpts, measure_roles, sample, write_lesson
+from multihead.storage.model_folder import ModelFolder
 from multihead.translation.engine import length_penalty
 from tests.browser.conftest import HOSTILE, WIDE, make_model, open_lesson, wait_until
 
@@ -19,8 +22,8 @@ if TYPE_CHECKING:
 
 pytestmark = [pytest.mark.browser, pytest.mark.xdist_group("browser")]
 
-N_STATIONS = 21
-N_LABS = 8
+N_STATIONS = 22
+N_LABS = 11
 MINUS = "\u2212"
 
 
@@ -143,6 +146,75 @@ def test_what_if_shows_the_old_and_the_new_translation(lesson: "Page") -> None:
     assert float(difference.replace(MINUS, "-")) < -5
 
 
+def test_without_positions_the_reverse_order_has_the_same_translation(lesson: "Page") -> None:
+    own, reverse = lesson.evaluate(
+        """() => {
+          const {model, run} = lesson.app, change = {positions: false}, ids = run.source;
+          const search = (source) => lesson.tools.beamSearch(model, source, {change}).hypotheses[0];
+          return [search(ids), search([...ids.slice(0, -1).reverse(), ids.at(-1)])];
+        }"""
+    )
+    assert own["ids"] == reverse["ids"]
+    assert own["score"] == pytest.approx(reverse["score"], abs=1e-4)
+
+
+def test_one_vector_of_memory_makes_the_translation_less_likely(lesson: "Page") -> None:
+    lesson.evaluate("lesson.app.go(20)")
+    lesson.click('[data-focus="knob-memory"]')
+    lesson.wait_for_selector(".outcome dd")
+    difference = lesson.locator(".outcome dd").all_inner_texts()[2]
+    assert float(difference.replace(MINUS, "-")) < -1
+
+
+def test_heads_through_their_own_part_of_the_matrix_add_up_to_the_output(lesson: "Page") -> None:
+    for side in ("encoder", "decoder", "cross"):
+        lesson.evaluate("side => lesson.app.update({s: 10, side})", side)
+        difference = re.search(r"difference: (\S+)\.$", lesson.inner_text("#separate"))
+        assert difference
+        assert float(difference[1]) < 1e-5
+
+
+def test_the_logit_of_a_word_is_the_product_with_its_row(lesson: "Page") -> None:
+    lesson.evaluate("lesson.app.update({s: 16, t: 2})")
+    shown = re.search(r"add up to (\S+): the logit", lesson.inner_text(".station"))
+    logit = lesson.evaluate(
+        "() => { const {run, about} = lesson.app;"
+        " return run.graph.get('logits').data[2 * about.config.vocab_size + run.written[2]]; }"
+    )
+    assert shown
+    assert float(shown[1].replace(MINUS, "-")) == pytest.approx(logit, abs=1e-3)
+
+
+def test_a_matrix_is_saved_as_a_drawing(lesson: "Page") -> None:
+    lesson.evaluate("lesson.app.update({s: 8, q: 'I <b>am</b> fine.'})")
+    with lesson.expect_download() as saved:
+        lesson.locator('[data-tensor="encoder.0.self.weights"]').get_by_text("SVG").click()
+    picture = ElementTree.parse(saved.value.path()).getroot()
+    n = lesson.evaluate("lesson.app.run.source.length")
+    assert len(picture.findall("{*}rect")) == n * n
+    assert saved.value.suggested_filename == "Weights.svg"
+
+
+def test_head_roles_over_many_sentences_are_shown(tab: "Page", tmp_path: Path) -> None:
+    shares = {"same": 0.5, "previous": 0.25, "next": 0.125, "end": 0.0}
+    heads = [{"side": "encoder", "layer": 0, "head": 0, "shares": shares, "peak": 0.75}]
+    folder, _ = make_model(tmp_path / "model")
+    write_lesson(folder, "a small house", tmp_path / "page.html", {"sentences": 60, "heads": heads})
+    open_lesson(tab, tmp_path / "page.html", "s=19")
+    figure = tab.locator(".matrix", has_text="Over 60 sentences")
+    assert figure.locator("td[data-row]").all_inner_texts() == ["0.50", "0.25", "0.13", "0", "0.75"]
+    tab.evaluate("lesson.app.update({side: 'cross'})")
+    assert figure.count() == 0
+
+
+@pytest.mark.long
+def test_heads_of_the_lesson_are_measured_when_its_page_is_written() -> None:
+    roles = measure_roles(ModelFolder.open(find_model("lesson")))
+    assert roles is not None
+    assert (roles["sentences"], len(roles["heads"])) == (60, 24)
+    assert all(0 <= share <= 1 for head in roles["heads"] for share in [*head["shares"].values(), head["peak"]])
+
+
 def test_every_head_is_measured(lesson: "Page") -> None:
     lesson.evaluate("lesson.app.go(20)")
     lesson.click("#importance")
@@ -186,11 +258,15 @@ def test_it_works_where_workers_are_refused(tab: "Page", lesson_file: Path) -> N
 
 AXE_VIEWS = {
     "light": [
-        *({"mode": "lesson", "s": s} for s in (0, 1, 2, 5, 7, 9, 10, 15, 16, 17, 18, 19, 20)),
+        *({"mode": "lesson", "s": s} for s in (0, 1, 2, 5, 7, 9, 10, 15, 16, 17, 18, 19, 20, 21)),
         {"mode": "toy"},
-        {"mode": "labs", "lab": 1},
+        *({"mode": "labs", "lab": lab} for lab in (1, 2, 9, 10)),
     ],
-    "dark": [*({"mode": "lesson", "s": s} for s in (0, 8, 16, 18, 19)), {"mode": "toy"}, {"mode": "labs", "lab": 3}],
+    "dark": [
+        *({"mode": "lesson", "s": s} for s in (0, 8, 16, 18, 19, 21)),
+        {"mode": "toy"},
+        {"mode": "labs", "lab": 3},
+    ],
 }
 
 
@@ -253,3 +329,30 @@ def test_every_text_of_the_page_is_used_and_there() -> None:
     loose = {key for key in strings if key not in script and not key.startswith(families)}
     assert loose == set()
     assert all(text.strip() for text in strings.values())
+
+
+def test_the_lesson_has_sixty_sentences_with_their_translations() -> None:
+    pairs = [line.split("\t") for line in sample("en-de")]
+    assert len({text for text, _ in pairs}) == 60
+    accepted = dict(pairs)
+    assert re.fullmatch(accepted["Where is the station?"], "Wo ist der Bahnhof?")
+    assert not any(re.fullmatch(expression, "") for expression in accepted.values())
+
+
+@pytest.mark.parametrize(
+    ("source", "expected"),
+    [
+        ("const a = b + +c; // a comment\n", "const a=b+ +c;"),
+        ('f("a  // b", `x  ${y}`, /[/ ]  "/);\n', 'f("a  // b",`x  ${y}`,/[/ ]  "/);'),
+        ("if (a) {\n  b();\n  return [\n    1,\n  ];\n}\nelse c / d;\n", "if(a){b();return[1]}\nelse c/d;"),
+        ("a - -b; typeof x; x in y\n", "a- -b;typeof x;x in y\n"),
+    ],
+)
+def test_a_script_loses_only_what_a_browser_does_not_need(source: str, expected: str) -> None:
+    assert lesson_page.squeeze(source) == expected
+
+
+def test_no_template_is_inside_another_one() -> None:
+    """Spaces are removed outside of literals, and a literal ends at the next backquote."""
+    nested = re.compile(r"`[^`]*\$\{[^}`]*`")
+    assert [name for name in lesson_page.MODULES if nested.search(lesson_page.asset(f"{name}.js"))] == []

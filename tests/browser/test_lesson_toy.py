@@ -84,7 +84,34 @@ def test_every_mistake_can_be_opened(toy: "Page") -> None:
         assert len(one.locator("p").inner_text()) > 30
 
 
+def test_a_link_keeps_the_numbers_that_were_changed(toy: "Page") -> None:
+    toy.fill('[data-cell="w_value-0-0"]', "5")
+    toy.press('[data-cell="w_value-0-0"]', "Enter")
+    toy.check("#toy-scaled")
+    toy.click('[data-cell="mask-1-0"]')
+    link, before = toy.evaluate("location.hash"), toy.inner_text("#step")
+    toy.click("#toy-reset")
+    assert "toy" not in toy.evaluate("new URLSearchParams(location.hash.slice(1)).keys().toArray()")
+    toy.evaluate("link => { location.hash = link }", link)
+    toy.wait_for_selector('[data-cell="mask-1-0"].masked')
+    assert toy.inner_text("#step") == before
+    assert toy.input_value('[data-cell="w_value-0-0"]') == "5"
+    toy.click("#toy-reset")
+
+
+@pytest.mark.parametrize(
+    "link", ["x.9.9=1", "x=3", "__proto__.x=1", "x.length=0", "mask.1=7", "x.0.0=", "x.0.0=NaN", "=;;=="]
+)
+def test_a_link_with_other_numbers_changes_nothing(toy: "Page", link: str) -> None:
+    before = toy.inner_text("#step")
+    toy.evaluate("link => { location.hash = 'mode=toy&toy=' + encodeURIComponent(link) }", link)
+    toy.evaluate("() => new Promise(wake => setTimeout(wake, 50))")
+    assert toy.inner_text("#step") == before
+
+
 # Labs
+
+TREE_LABS = ("chance", "tree", "parsing")
 
 
 def test_the_bleu_of_the_lab_is_sacrebleus(toy: "Page") -> None:
@@ -103,8 +130,39 @@ def test_the_variance_of_dot_products_is_d_k(toy: "Page") -> None:
     assert variance == pytest.approx([1.0] * 4, abs=0.12)
 
 
-@pytest.mark.parametrize("lab", ["scaling", "positions", "paths", "sparse", "align", "schedule", "smoothing", "bleu"])
+@pytest.mark.parametrize(
+    "lab", ["scaling", "positions", "paths", "sparse", "align", "schedule", "smoothing", "bleu", *TREE_LABS]
+)
 def test_every_lab_opens(toy: "Page", lab: str) -> None:
     toy.click("#mode-labs")
     toy.click(f"#lab-{lab}")
     assert len(toy.inner_text("#step")) > 150
+
+
+def test_a_dependency_tree_is_measured(toy: "Page") -> None:
+    toy.click("#mode-labs")
+    toy.click("#lab-tree")
+    depths, distances = toy.locator(".matrix").all()
+    assert depths.locator("td[data-row]").all_inner_texts() == ["2", "1", "0", "2", "1", "1"]
+    first = distances.locator("tbody tr").first
+    assert first.locator("td").all_inner_texts() == ["0", "1", "2", "4", "3", "3"]  # from "A" to "a": up two, down two
+    toy.fill("#tree-heads", "2 1 0 5 3 3")
+    toy.press("#tree-heads", "Enter")
+    assert "are not one tree" in toy.inner_text("#step")
+
+
+def test_trees_are_compared_by_their_labeled_spans(toy: "Page") -> None:
+    toy.click("#mode-labs")
+    toy.click("#lab-parsing")
+    assert "6 spans match: precision 1.000, recall 0.857, F1 92.3" in toy.inner_text('[data-cell="f1"]')
+    assert "(S (NP XX XX )NP (VP XX (NP" in " ".join(toy.inner_text("#step").split())
+
+
+def test_more_sentences_leave_less_to_chance(toy: "Page") -> None:
+    spread = toy.evaluate(
+        """() => [100, 2500].map((n) => {
+          const found = lesson.tools.resample(n, 4), mean = found.reduce((a, b) => a + b) / found.length;
+          return Math.sqrt(found.reduce((sum, x) => sum + (x - mean) ** 2, 0) / found.length);
+        })"""
+    )
+    assert spread[0] / spread[1] == pytest.approx(5, rel=0.15)  # the root of 25

@@ -1,7 +1,7 @@
 // Stations 4 to 10: one head of one layer, from queries, keys and values to the output of the sub-layer.
 
-import { append, el, number, visible } from "./dom.js";
-import { Graph, softmaxRows } from "./engine.js";
+import { append, el, heading, hint, number, para, visible } from "./dom.js";
+import { Graph, linear, range, softmaxRows } from "./engine.js";
 import { bars, stacked } from "./figures.js";
 import { matrix } from "./matrix.js";
 import { sourceIds } from "./model.js";
@@ -21,12 +21,33 @@ function projections(view) {
   const [queries, keys] = sides(view);
   for (const [letter, rows] of [["q", queries], ["k", keys], ["v", keys]])
     root.append(show(`${sublayer}.${letter}`, { rows, caption: text(`matrix.${letter}`, { head: state.head + 1 }), digits: 1 }));
+  root.append(hint(text("projections.search")));
+  if (sublayer === "encoder.0.self" && view.model && view.config.positions !== "none" && state.depth !== "story") origins(view, queries);
+}
+
+/** How much of q, k and v in the first layer comes from the word, and how much from its position: (x + p) W = x W + p W. */
+function origins({ root, text, state, model, config, tensor }, labels) {
+  const { d_model: D, d_k, d_v } = config;
+  const parts = ["q", "k", "v"].map((letter) => {
+    const width = letter === "v" ? d_v : d_k;
+    const start = state.head * width * D;
+    const rows = model.weight(`encoder.0.self_attention.w_${letter}.weight`).subarray(start, start + width * D);
+    return ["scaled", "positions", "input"].map((name) => {
+      const x = tensor(`source.${name}`).data.subarray(state.row * D, (state.row + 1) * D);
+      return Math.hypot(...linear(x, 1, D, rows, width));
+    });
+  });
+  const columns = ["word", "position", "both"].map((name) => text(`projections.${name}`));
+  root.append(
+    matrix({ rows: ["q", "k", "v"], columns, at: (row, column) => parts[row][column], caption: text("projections.origin", { row: labels[state.row] }), kind: "plain" }),
+    hint(text("projections.added")),
+  );
 }
 
 /** A station that needs these tensors of the chosen sub-layer. */
 const needing = (names, render) => (view) => {
   const missing = names.map((name) => `${view.sublayer}.${name}`).find((name) => !view.run.graph.nodes.has(name));
-  if (missing) view.root.append(el("p", { class: "note" }, view.text("trace.missing", { name: missing })));
+  if (missing) view.root.append(hint(view.text("trace.missing", { name: missing })));
   else render(view);
 };
 
@@ -53,11 +74,11 @@ function products(view) {
   const [query, key] = cell ? cell.slice(1) : [state.row, scores.indexOf(Math.max(...scores))];
   const [q, k] = [ofHead(view, "q"), ofHead(view, "k")];
   const values = [(i) => q.at(query, i), (i) => k.at(key, i), (i) => q.at(query, i) * k.at(key, i)];
-  const total = [...Array(q.m).keys()].reduce((sum, i) => sum + values[2](i), 0);
+  const total = range(q.m).reduce((sum, i) => sum + values[2](i), 0);
   root.append(
-    el("h2", {}, text("products.pair", { query: rows[query], key: columns[key] })),
-    matrix({ rows: [text("products.query"), text("products.key"), text("products.both")], columns: [...Array(q.m).keys()].map(String), at: (row, column) => values[row](column), caption: text("products.each"), compact: true }),
-    el("p", {}, text("products.sum", { sum: number(total, 4) })),
+    heading(text("products.pair", { query: rows[query], key: columns[key] })),
+    matrix({ rows: [text("products.query"), text("products.key"), text("products.both")], columns: range(q.m).map(String), at: (row, column) => values[row](column), caption: text("products.each"), compact: true }),
+    para(text("products.sum", { sum: number(total, 4) })),
   );
 }
 
@@ -76,7 +97,7 @@ function scores(view) {
     show(`${sublayer}.products`, { rows, columns, caption: text("matrix.products") }),
     el("p", { class: "operation" }, `÷ √${config.d_k} = ${number(Math.sqrt(config.d_k), 3)}`),
     show(`${sublayer}.scores`, { rows, columns, caption: text("matrix.scores") }),
-    el("p", { class: "note" }, text("scores.spread", { before: number(deviation), after: number(deviation / Math.sqrt(config.d_k)) })),
+    hint(text("scores.spread", { before: number(deviation), after: number(deviation / Math.sqrt(config.d_k)) })),
     matrix({ rows: [text("scores.raw"), text("scores.scaled")], columns, at: (row, column) => shares[row][column], isHidden, caption: text("scores.softmax", { query: rows[state.row] }), kind: "weights" }),
   );
 }
@@ -87,7 +108,7 @@ function mask(view) {
   root.append(
     show(`${sublayer}.scores`, { rows, columns, caption: text("matrix.scores") }),
     show(`${sublayer}.masked`, { rows, columns, caption: text("matrix.masked") }),
-    el("p", { class: "note" }, text(`mask.${state.side}`)),
+    hint(text(`mask.${state.side}`)),
   );
   if (model && state.side === "encoder") padding(view);
 }
@@ -105,10 +126,10 @@ function padding({ root, text, state, model, tokenizer, run, config }) {
   const { data, shape } = graph.get(`encoder.${state.layer}.self.masked`);
   const at = (row, column) => data[(state.head * shape[1] + row) * shape[2] + column];
   root.append(
-    el("h2", {}, text("mask.padding")),
-    el("p", {}, text("mask.batch", { other: text("mask.other"), n })),
+    heading(text("mask.padding")),
+    para(text("mask.batch", { other: text("mask.other"), n })),
     matrix({ rows: labels, columns: labels, at, caption: text("matrix.masked") }),
-    el("p", { class: "note" }, text("mask.same", { difference: number(difference, 1), width: config.d_model })),
+    hint(text("mask.same", { difference: number(difference, 1), width: config.d_model })),
   );
 }
 
@@ -143,7 +164,7 @@ function mix(view) {
 function concat(view) {
   const { root, show, sublayer, text, config, state, model } = view;
   const [rows] = sides(view);
-  const heads = [...Array(config.n_heads).keys()];
+  const heads = range(config.n_heads);
   append(
     root,
     el("div", { class: "pair" }, heads.map((head) => show(`${sublayer}.heads`, { rows, head, caption: text("matrix.heads", { head: head + 1 }), compact: true }))),
@@ -151,36 +172,73 @@ function concat(view) {
     show(`${sublayer}.output`, { rows, caption: text("matrix.output") }),
     model ? bars({ title: text("concat.share", { query: rows[state.row] }), items: headSizes(view).map((value, head) => ({ label: text("step.head", { head: head + 1 }), value })), format: (x) => number(x) }) : null,
   );
+  if (model && state.depth !== "story") root.append(...separately(view), oneHead(view));
+}
+
+/** Multi-head attention as h separate mechanisms: each head through its own part of Wᴼ, and their sum. */
+function separately(view) {
+  const { text, state, config, model, sublayer, tensor } = view;
+  const { d_model: D, n_heads: H } = config;
+  const parts = headParts(view);
+  const bias = model.bias(`${moduleOf(sublayer)}.w_o.bias`);
+  const sum = Float32Array.from({ length: D }, (_, i) => parts.reduce((total, part) => total + part[i], bias ? bias[i] : 0));
+  const output = tensor(`${sublayer}.output`).data.subarray(state.row * D, (state.row + 1) * D);
+  const rows = [...parts, sum, output];
+  const names = [...range(H).map((head) => text("step.head", { head: head + 1 })), text("concat.sum"), text("concat.output")];
+  const difference = sum.reduce((worst, x, i) => Math.max(worst, Math.abs(x - output[i])), 0);
+  return [
+    matrix({ rows: names, columns: range(D).map(String), at: (row, column) => rows[row][column], caption: text("concat.separate"), compact: true }),
+    el("p", { class: "note", id: "separate" }, text("concat.same", { h: H, difference: difference.toExponential(1) })),
+  ];
+}
+
+/** What a single head would have to do: the weights of all heads, and their average. */
+function oneHead(view) {
+  const { text, state, config, tensor, sublayer } = view;
+  const [rows, keys] = sides(view);
+  const { data, shape: [H, n, m] } = tensor(`${sublayer}.weights`);
+  const weight = (head, key) => data[(head * n + state.row) * m + key];
+  const mean = (key) => range(H).reduce((sum, head) => sum + weight(head, key) / H, 0);
+  const at = (row, key) => (row < H ? weight(row, key) : mean(key));
+  const largest = range(H + 1).map((row) => Math.max(...keys.map((_, key) => at(row, key))));
+  return el("div", {},
+    matrix({ rows: [...range(H).map((head) => text("step.head", { head: head + 1 })), text("step.mean")], columns: keys, at, caption: text("concat.one", { query: rows[state.row] }), kind: "weights" }),
+    hint(text("concat.averaging", { heads: largest.slice(0, H).map((x) => number(x)).join(", "), best: number(Math.max(...largest.slice(0, H))), mean: number(largest[H]) })),
+  );
 }
 
 /** The length of what each head adds to the chosen row of the sub-layer's output: of its part of Concat(…) Wᴼ. */
-function headSizes({ tensor, sublayer, state, config, model }) {
+const headSizes = (view) => headParts(view).map((part) => Math.hypot(...part));
+
+/** What each head adds to the chosen row of the sub-layer's output. */
+function headParts({ tensor, sublayer, state, config, model }) {
   const { data, shape } = tensor(`${sublayer}.heads`);
   const [H, n, width] = shape;
   const matrix = model.weight(`${moduleOf(sublayer)}.w_o.weight`);
-  return Array.from({ length: H }, (_, head) => {
+  return range(H).map((head) => {
     const start = (head * n + state.row) * width;
-    return partSize(data.subarray(start, start + width), matrix, head, H, config.d_model);
+    return headPart(data.subarray(start, start + width), matrix, head, H, config.d_model);
+  });
+}
+
+/** x Wᴼ for a row `x` of one head, with that head's part of Wᴼ. */
+function headPart(x, matrix, head, heads, D) {
+  const width = x.length;
+  return Float32Array.from({ length: D }, (_, out) => {
+    let sum = 0;
+    for (let i = 0; i < width; i++) sum += x[i] * matrix[out * heads * width + head * width + i];
+    return sum;
   });
 }
 
 /** ‖x Wᴼ‖ for a row `x` of one head. */
-export function partSize(x, matrix, head, heads, D) {
-  const width = x.length;
-  let square = 0;
-  for (let out = 0; out < D; out++) {
-    let sum = 0;
-    for (let i = 0; i < width; i++) sum += x[i] * matrix[out * heads * width + head * width + i];
-    square += sum * sum;
-  }
-  return Math.sqrt(square);
-}
+export const partSize = (...operands) => Math.hypot(...headPart(...operands));
 
 /** The module of a sub-layer in model.safetensors: "decoder.0.cross" is decoder.0.cross_attention. */
 export const moduleOf = (sublayer) => `${sublayer}_attention`;
 
 export const ATTENTION_STATIONS = [
-  { key: "projections", map: partOf, paper: "§3.2.2", formula: ({ side }) => [side === "cross" ? "crossProjections" : "projections"], code: "queries", ...choices, render: needing(["q", "k", "v"], projections) },
+  { key: "projections", map: partOf, paper: "§3.2.2", formula: ({ side }) => [side === "cross" ? "crossProjections" : "projections"], code: "queries", ...choices, rows: true, render: needing(["q", "k", "v"], projections) },
   { key: "products", map: partOf, paper: "§3.2.1", formula: ["products"], code: "attention_weights", ...choices, rows: true, render: needing(["products"], products) },
   { key: "scores", map: partOf, paper: "§3.2.1, eq. (1)", formula: ["scores"], code: "attention_weights", ...choices, rows: true, render: needing(["products", "scores"], scores) },
   { key: "mask", map: partOf, paper: "§3.2.3", formula: ["mask"], code: "masked_softmax", ...choices, side: "decoder", render: needing(["scores"], mask) },

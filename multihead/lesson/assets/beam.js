@@ -1,7 +1,7 @@
 // Station 18: the tree of the beam search, ranked again under any length penalty, with words that can be forced.
 
-import { append, el, number, svg, visible } from "./dom.js";
-import { rerank } from "./search.js";
+import { append, el, group, heading, hint, number, para, pushButton, svg, visible } from "./dom.js";
+import { MAX_EXTRA, rerank } from "./search.js";
 import { translate } from "./model.js";
 
 const COLUMN = 136;
@@ -16,10 +16,11 @@ function beam(view) {
   append(
     root,
     el("div", { class: "knobs" }, width, alpha),
-    app.forced?.of === app.run ? el("p", {}, text("beam.forced"), " ", el("bdi", {}, found.text), " ", el("button", { type: "button", class: "link", on: { click: () => free(app) } }, text("beam.free"))) : null,
+    app.forced?.of === app.run ? para(text("beam.forced"), " ", el("bdi", {}, found.text), " ", pushButton({ class: "link", on: { click: () => free(app) } }, text("beam.free"))) : null,
     result,
     el("div", { class: "scroll tree" }, tree(view, found)),
-    el("p", { class: "note" }, text("beam.legend")),
+    hint(text("beam.legend")),
+    hint(text("beam.limits", { n: view.run.source.length, limit: view.run.source.length + MAX_EXTRA, steps: Math.max(...found.nodes.map((node) => node.depth)) })),
   );
   ranking(view, found, state.alpha, result);
 }
@@ -32,7 +33,7 @@ function slider(id, label, { min, max, step, value }, listen) {
     if (id === "beam-alpha") listen(Number(input.value));
   });
   input.addEventListener("change", () => listen(Number(input.value)));
-  return el("div", {}, el("label", { for: id }, label), " ", input, " ", output);
+  return group(el("label", { for: id }, label), " ", input, " ", output);
 }
 
 /** Finished hypotheses under a length penalty, with the formula written out. */
@@ -47,7 +48,7 @@ function ranking({ text, tokenizer }, found, alpha, node) {
       el("span", { class: "note" }, ` ${number(leaf.logProb, 3)} ÷ ((5 + ${leaf.depth}) ÷ 6)`, el("sup", {}, number(alpha, 1)), ` = ${number(score, 4)}`),
     );
   });
-  node.replaceChildren(el("h2", {}, text("beam.ranking", { alpha: number(alpha, 1) })), el("ol", { class: "ranking" }, rows));
+  node.replaceChildren(heading(text("beam.ranking", { alpha: number(alpha, 1) })), el("ol", { class: "ranking" }, rows));
 }
 
 export function path(nodes, leaf) {

@@ -1,7 +1,7 @@
 // Stations 15 to 17: one step of the decoder, the words it could write, and the loop.
 
-import { el, number, percent, visible } from "./dom.js";
-import { linear } from "./engine.js";
+import { el, group, heading, hint, number, para, percent, pushButton, scrolling, visible } from "./dom.js";
+import { linear, range } from "./engine.js";
 import { bars } from "./figures.js";
 import { matrix } from "./matrix.js";
 import { largest } from "./search.js";
@@ -17,13 +17,13 @@ function step(view) {
     const { data, shape } = tensor(name);
     return { at: (head, column) => data[(head * shape[1] + t) * shape[2] + column], n: shape[2] };
   };
-  const heads = [...Array(config.n_heads).keys()].map((head) => text("step.head", { head: head + 1 }));
+  const heads = range(config.n_heads).map((head) => text("step.head", { head: head + 1 }));
   const own = weights(`decoder.${state.layer}.self.weights`);
   const cross = weights(`decoder.${state.layer}.cross.weights`);
   root.append(
-    el("p", {}, text("step.reads")),
+    para(text("step.reads")),
     el("div", { class: "chips" }, read.map((label, i) => el("span", { class: i === t ? "chip now" : i < t ? "chip" : "chip later" }, el("bdi", {}, label)))),
-    el("p", {}, text("step.writes"), " ", el("button", { type: "button", class: "chip now", on: { click: () => update({ s: view.state.s + 1 }) } }, el("bdi", {}, written[t]))),
+    para(text("step.writes"), " ", pushButton({ class: "chip now", on: { click: () => update({ s: view.state.s + 1 }) } }, el("bdi", {}, written[t]))),
     matrix({ rows: heads, columns: read, at: own.at, isHidden: (_, column) => column > t, caption: text("step.self", { layer: state.layer + 1 }), kind: "weights" }),
     matrix({ rows: heads, columns: source, at: cross.at, caption: text("step.cross", { layer: state.layer + 1 }), kind: "weights" }),
     matrix({ rows: [text("step.mean")], columns: source, at: (_, column) => heads.reduce((sum, __, head) => sum + cross.at(head, column), 0) / heads.length, caption: text("step.ribbon"), kind: "weights" }),
@@ -45,10 +45,26 @@ function logits(view) {
     on: () => view.app.follow("logits", [t, id]),
   }));
   root.append(
-    el("p", {}, text("logits.chosen", { word: run.labels.written[t], share: percent(row[run.written[t]]) })),
+    para(text("logits.chosen", { word: run.labels.written[t], share: percent(row[run.written[t]]) })),
     bars({ title: text("logits.title", { n: TOP_WORDS, size: V }), items, largest: 1 }),
+    state.depth === "story" ? "" : product(view, word),
     temperature(view, raw, word),
     lens(view, model, word),
+  );
+}
+
+/** The logit of the written word: the last vector times the word's row of the matrix that embeds it, too. */
+function product({ run, text, state, tensor, model, config }, word) {
+  const D = config.d_model;
+  const id = run.written[state.t];
+  const hidden = tensor("hidden").data.subarray(state.t * D, (state.t + 1) * D);
+  const row = model.weight(model.output).subarray(id * D, (id + 1) * D);
+  const rows = [hidden, row, hidden.map((x, i) => x * row[i])];
+  const shared = config.tie_embeddings === "all" ? text("logits.shared", { word: word(id) }) : "";
+  return el("div", {},
+    heading(text("logits.product", { word: word(id) })),
+    matrix({ rows: ["h", "E", "h × E"], columns: range(D).map(String), at: (i, column) => rows[i][column], caption: text("logits.row", { id }), compact: true }),
+    hint(text("logits.sum", { sum: number(rows[2].reduce((sum, x) => sum + x, model.bias("output.bias")?.[id] ?? 0), 4) }), " ", shared),
   );
 }
 
@@ -56,7 +72,7 @@ function logits(view) {
 function recordedWords({ root, run, text, state, about, config }) {
   const { written, words } = about.top[state.t];
   root.append(
-    el("p", {}, text("logits.chosen", { word: run.labels.written[state.t], share: percent(written) })),
+    para(text("logits.chosen", { word: run.labels.written[state.t], share: percent(written) })),
     bars({ title: text("logits.title", { n: words.length, size: config.vocab_size }), items: words.map(([label, value, logit]) => ({ label: visible(label), value, note: text("logits.logit", { logit: number(logit) }) })), largest: 1 }),
   );
 }
@@ -75,7 +91,7 @@ function temperature({ text }, raw, word) {
   };
   input.addEventListener("input", draw);
   draw();
-  return el("div", {}, el("label", { for: "temperature" }, text("logits.temperature")), " ", input, body);
+  return group(el("label", { for: "temperature" }, text("logits.temperature")), " ", input, body);
 }
 
 /** The word that the model would write if it stopped after each decoder layer. */
@@ -84,13 +100,13 @@ function lens({ text, config, state, tensor, run }, model, word) {
   const { d_model: D, vocab_size: V } = config;
   const weight = model.weight(model.output);
   const last = config.norm === "pre" ? "sum" : "norm";
-  const rows = [...Array(config.decoder_layers).keys()].map((layer) => {
+  const rows = range(config.decoder_layers).map((layer) => {
     let x = tensor(`decoder.${layer}.ffn.${last}`).data.slice(state.t * D, (state.t + 1) * D);
     if (config.norm === "pre") x = normalized(model, x);
     const scores = linear(x, 1, D, weight, V, model.bias("output.bias"));
     return el("li", {}, text("logits.after", { layer: layer + 1 }), " ", largest(scores, 5).map(word).join(" · "));
   });
-  return el("div", {}, el("h2", {}, text("logits.lens")), el("ol", { class: "near" }, rows), el("p", { class: "note" }, text("logits.written", { word: run.labels.written[state.t] })));
+  return group(heading(text("logits.lens")), el("ol", { class: "near" }, rows), hint(text("logits.written", { word: run.labels.written[state.t] })));
 }
 
 function normalized(model, x) {
@@ -112,20 +128,20 @@ function loop(view) {
       { class: t === state.t ? "now" : null },
       el("th", { scope: "row" }, String(t + 1)),
       el("td", {}, read.slice(0, t + 1).map((word, i) => el("bdi", { class: i === t ? "new" : "old" }, word, " "))),
-      el("td", {}, el("button", { type: "button", "data-focus": `loop-${t}`, on: { click: () => update({ t }) } }, el("bdi", {}, label))),
+      el("td", {}, pushButton({ "data-focus": `loop-${t}`, on: { click: () => update({ t }) } }, el("bdi", {}, label))),
       el("td", {}, percent(p)),
     );
   });
   const head = ["loop.step", "loop.reads", "loop.writes", "loop.probability"].map((key) => el("th", { scope: "col" }, text(key)));
   root.append(
-    el("div", { class: "scroll" }, el("table", { class: "film" }, el("thead", {}, el("tr", {}, head)), el("tbody", {}, rows))),
-    el("h2", {}, text("loop.two")),
+    scrolling(el("table", { class: "film" }, el("thead", {}, el("tr", {}, head)), el("tbody", {}, rows))),
+    heading(text("loop.two")),
     el("div", { class: "beside" },
-      el("div", {}, el("h3", {}, text("loop.training")), el("p", {}, text("loop.training.text", { n: written.length }))),
-      el("div", {}, el("h3", {}, text("loop.decoding")), el("p", {}, text("loop.decoding.text", { n: written.length }))),
+      group(el("h3", {}, text("loop.training")), para(text("loop.training.text", { n: written.length }))),
+      group(el("h3", {}, text("loop.decoding")), para(text("loop.decoding.text", { n: written.length }))),
     ),
-    el("p", { class: "note" }, sameNumbers(view)),
-    el("p", { class: "note" }, text("loop.cache", { layers: config.decoder_layers, t: state.t + 1, old: state.t })),
+    hint(sameNumbers(view)),
+    hint(text("loop.cache", { layers: config.decoder_layers, t: state.t + 1, old: state.t })),
   );
 }
 

@@ -10,11 +10,6 @@ export function svg(name, attributes = {}, ...children) {
   return fill(document.createElementNS("http://www.w3.org/2000/svg", name), attributes, children);
 }
 
-/** Make a MathML element. */
-export function mathml(name, attributes = {}, ...children) {
-  return fill(document.createElementNS("http://www.w3.org/1998/Math/MathML", name), attributes, children);
-}
-
 function fill(node, { on = {}, style = {}, ...attributes }, children) {
   for (const [name, value] of Object.entries(attributes))
     if (value !== null && value !== undefined && value !== false) node.setAttribute(name, value === true ? "" : value);
@@ -23,6 +18,21 @@ function fill(node, { on = {}, style = {}, ...attributes }, children) {
   node.append(...children.flat(Infinity).filter((child) => child !== null && child !== undefined && child !== false));
   return node;
 }
+
+/** A paragraph. */
+export const para = (...children) => el("p", {}, ...children);
+
+/** A paragraph in small print. */
+export const hint = (...children) => el("p", { class: "note" }, ...children);
+
+export const heading = (...children) => el("h2", {}, ...children);
+
+export const group = (...children) => el("div", {}, ...children);
+
+/** A part of a station that is wider than the page may be. */
+export const scrolling = (...children) => el("div", { class: "scroll" }, ...children);
+
+export const pushButton = (attributes, ...children) => el("button", { type: "button", ...attributes }, ...children);
 
 /** The color that a custom property stands for, as a canvas takes it. */
 export function colorOf(property) {
@@ -41,6 +51,17 @@ export function append(node, ...children) {
 /** Replace everything in a node; null, undefined and false are nothing. */
 export function replace(node, ...children) {
   node.replaceChildren(...children.flat(Infinity).filter((child) => child !== null && child !== undefined && child !== false));
+}
+
+/** Numbers between 0 and 1 that look random and are the same each time (mulberry32). */
+export function uniforms(seed) {
+  let state = seed >>> 0;
+  return () => {
+    state = (state + 0x6d2b79f5) >>> 0;
+    let t = Math.imul(state ^ (state >>> 15), 1 | state);
+    t = (t + Math.imul(t ^ (t >>> 7), 61 | t)) ^ t;
+    return ((t ^ (t >>> 14)) >>> 0) / 4294967296;
+  };
 }
 
 export const byId = (id) => document.getElementById(id);

@@ -123,9 +123,13 @@ export const ACTIVATIONS = {
 /**
  * What a pass may leave out or change, for "what if". Sub-layers are named as in the graph: "encoder.0.self".
  *   heads: Set of "encoder.0.self:2"    attention: Set of sub-layers     feedForward, residual, norm: Sets of sub-layers
+ *   memory: "mean" replaces every vector of the memory by their mean
  *   positions, scale, mask: false switches them off    visible: how many source positions are not padding    weights: Map of "decoder.1.cross" to [{head, query, key, weight}]
  */
 export const NO_CHANGE = {};
+
+/** 0, 1, … n − 1. */
+export const range = (n) => [...Array(n).keys()];
 
 const isIn = (set, name) => Boolean(set && set.has(name));
 
@@ -221,7 +225,7 @@ export class Transformer {
           heads[(head * rows + row) * d_v + i] = sum;
         }
     }
-    const off = [...Array(H).keys()].filter((head) => isIn(change.heads, `${name}:${head}`));
+    const off = range(H).filter((head) => isIn(change.heads, `${name}:${head}`));
     graph.add(`${name}.heads`, "mix", [H, rows, d_v], heads, { weights: `${name}.weights`, values: `${name}.v`, off });
     const concat = concatHeads(heads, rows, H, d_v);
     graph.add(`${name}.concat`, "concat", [rows, H * d_v], concat, { x: `${name}.heads` });
@@ -333,7 +337,8 @@ export class Transformer {
       const feedForward = this.feedForwardSublayer(`${name}.ffn`, `${module}.feed_forward`, S, graph, change);
       [x, input] = this.residual(`${name}.ffn`, `${module}.residual_2`, x, S, input, graph, change, feedForward);
     }
-    return this.finish("memory", "encoder_norm", x, S, input, graph, change);
+    const memory = this.finish("memory", "encoder_norm", x, S, input, graph, change);
+    return change.memory === "mean" ? averaged(memory, S, this.config.d_model) : memory;
   }
 
   /** The last LayerNorm of a pre-norm stack; a post-norm stack has none. */
@@ -352,7 +357,7 @@ export class Transformer {
 
   /** Cross-attention's keys and values of every decoder layer, projected once per sentence. */
   memoryKeysValues(memory, S, graph) {
-    return [...Array(this.config.decoder_layers).keys()].map((layer) =>
+    return range(this.config.decoder_layers).map((layer) =>
       this.keysValues(`decoder.${layer}.cross`, `decoder.${layer}.cross_attention`, memory, S, "memory", graph),
     );
   }
@@ -413,6 +418,13 @@ export class Transformer {
     const logits = this.decoderStack(x, 1, sentence.kv, sentence.S, graph, sentence.change, selfAttention);
     return [logSoftmax(logits), next];
   }
+}
+
+/** Every row replaced by the mean of all rows: what one vector for the whole sentence leaves of it. */
+function averaged(x, rows, width) {
+  const y = new Float32Array(x.length);
+  for (let i = 0; i < x.length; i++) for (let row = 0; row < rows; row++) y[row * width + (i % width)] += x[i] / rows;
+  return y;
 }
 
 /** H × n × K with one more row for each head. */

@@ -1,6 +1,6 @@
 // Small pictures in SVG: curves and bars, with their numbers as text for people who cannot see them.
 
-import { el, number, percent, svg } from "./dom.js";
+import { el, number, percent, pushButton, svg } from "./dom.js";
 
 const COLORS = 8;
 
@@ -35,7 +35,7 @@ export function bars({ title, items, largest = null, format = percent }) {
   const row = ({ label, value, note, on }) => {
     const bar = el("span", { class: value < 0 ? "bar negative" : "bar", style: { "--share": `${Math.min(100, (100 * Math.abs(value)) / top).toFixed(1)}%` } });
     const content = [el("bdi", { class: "label" }, label), bar, el("span", { class: "figure" }, format(value)), note ? el("span", { class: "note" }, note) : null];
-    return el("li", {}, on ? el("button", { type: "button", on: { click: on } }, content) : el("span", { class: "row" }, content));
+    return el("li", {}, on ? pushButton({ on: { click: on } }, content) : el("span", { class: "row" }, content));
   };
   return el("figure", { class: "bars" }, el("figcaption", {}, title), el("ol", {}, items.map(row)));
 }

@@ -1,6 +1,7 @@
 // Station 19: every head at a glance, with what it seems to do in this sentence.
 
-import { colorOf, el, percent } from "./dom.js";
+import { colorOf, el, hint, percent, pushButton } from "./dom.js";
+import { range } from "./engine.js";
 import { moduleOf, partSize } from "./attention.js";
 import { matrix } from "./matrix.js";
 
@@ -13,8 +14,8 @@ function heads(view) {
   const kind = side === "cross" ? "cross" : "self";
   const isBySize = state.by === "size" && Boolean(model);
   const weightsOf = (name, head) => (isBySize ? bySize(view, name, head) : reader(run.graph.get(`${name}.weights`), head, side === "decoder"));
-  const missing = [...Array(layers).keys()].map((layer) => `${stack}.${layer}.${kind}.weights`).find((name) => !run.graph.nodes.has(name));
-  if (missing) return root.append(el("p", { class: "note" }, text("trace.missing", { name: missing })));
+  const missing = range(layers).map((layer) => `${stack}.${layer}.${kind}.weights`).find((name) => !run.graph.nodes.has(name));
+  if (missing) return root.append(hint(text("trace.missing", { name: missing })));
   const grid = el("div", { class: "heads", style: { "--columns": String(config.n_heads) } });
   for (let layer = 0; layer < layers; layer++)
     for (let head = 0; head < config.n_heads; head++) {
@@ -22,7 +23,7 @@ function heads(view) {
       const role = describe(at, rows.length, columns.length, side);
       const open = () => update({ layer, head });
       grid.append(
-        el("button", { type: "button", class: layer === state.layer && head === state.head ? "tile on" : "tile", "data-focus": `tile-${layer}-${head}`, "aria-pressed": String(layer === state.layer && head === state.head), on: { click: open } },
+        pushButton({ class: layer === state.layer && head === state.head ? "tile on" : "tile", "data-focus": `tile-${layer}-${head}`, "aria-pressed": String(layer === state.layer && head === state.head), on: { click: open } },
           el("span", { class: "name" }, text("heads.name", { layer: layer + 1, head: head + 1 })),
           thumbnail(at, rows.length, columns.length),
           el("span", { class: "note" }, [text(`role.${role.name}`), " ", percent(role.share)]),
@@ -33,7 +34,20 @@ function heads(view) {
   root.append(
     grid,
     matrix({ rows, columns, at: (row, column) => Math.max(0, chosen(row, column)), isHidden: (row, column) => chosen(row, column) === -Infinity, caption: text("heads.one", { layer: state.layer + 1, head: state.head + 1 }), kind: "weights" }),
-    el("p", { class: "note" }, text(isBySize ? "heads.sizes" : "heads.caution")),
+    hint(text(isBySize ? "heads.sizes" : "heads.caution")),
+    roles(view),
+  );
+}
+
+/** What the heads of this side do on average over many sentences, as measured when the page was written. */
+function roles({ text, about, state }) {
+  const own = about.roles?.heads.filter(({ side }) => side === state.side) ?? [];
+  if (!own.length) return "";
+  const names = Object.keys(own[0].shares);
+  const label = ({ layer, head }) => text("heads.name", { layer: layer + 1, head: head + 1 });
+  return el("div", {},
+    matrix({ rows: own.map(label), columns: [...names.map((name) => text(`role.${name}`)), text("role.peak")], at: (row, column) => (column < names.length ? own[row].shares[names[column]] : own[row].peak), caption: text("heads.many", { n: about.roles.sentences }), kind: "weights" }),
+    hint(text("heads.many.note")),
   );
 }
 

@@ -1,6 +1,7 @@
 // Stations 0 to 3: a sentence, its pieces, their embeddings, and their positions.
 
-import { append, el, number, svg, visible } from "./dom.js";
+import { append, el, heading, hint, number, para, pushButton, scrolling, svg, visible } from "./dom.js";
+import { range } from "./engine.js";
 import { curves } from "./figures.js";
 import { largest } from "./search.js";
 import { N_SPECIAL } from "./tokenizer.js";
@@ -8,14 +9,26 @@ import { N_SPECIAL } from "./tokenizer.js";
 function sentence(view) {
   const { root, run, text, found, update, config } = view;
   const { labels } = run;
-  const chip = (label, go) => el("button", { type: "button", class: "chip", on: { click: go } }, el("bdi", {}, label));
+  const chip = (label, go) => pushButton({ class: "chip", on: { click: go } }, el("bdi", {}, label));
   root.append(
-    el("p", {}, text("sentence.read")),
+    para(text("sentence.read")),
     el("div", { class: "chips" }, labels.source.map((label) => chip(label, () => update({ s: 1 })))),
-    el("p", {}, text("sentence.wrote", { score: number(found.score, 3) })),
+    para(text("sentence.wrote", { score: number(found.score, 3) })),
     el("div", { class: "chips" }, labels.written.map((label, t) => chip(label, () => update({ s: 15, t })))),
     ribbon(view),
-    el("p", { class: "note" }, text("sentence.shape", { encoder: config.encoder_layers, decoder: config.decoder_layers, heads: config.n_heads, width: config.d_model })),
+    passes(view),
+    hint(text("sentence.shape", { encoder: config.encoder_layers, decoder: config.decoder_layers, heads: config.n_heads, width: config.d_model })),
+  );
+}
+
+/** How to read the paper with this page, and every station's question with its answer. */
+function passes({ text, app, update }) {
+  const link = (s) => pushButton({ class: "link", on: { click: () => update({ s }) } }, String(s));
+  const steps = [["1", [0, 19]], ["2", [4, 7, 10, 15, 18, 21]], ["3", []]].map(([pass, stations]) => el("li", {}, text(`passes.${pass}`), " ", stations.map((s) => [link(s), " "])));
+  const questions = app.stations.map(({ key }, s) => el("details", { class: "question" }, el("summary", {}, `${s} · `, text(`station.${key}.question`)), para(text(`station.${key}.answer`))));
+  return el("div", { class: "passes" },
+    el("details", {}, el("summary", {}, text("passes.title")), el("ol", {}, steps)),
+    el("details", { id: "questions" }, el("summary", {}, text("passes.questions", { n: questions.length })), questions),
   );
 }
 
@@ -24,7 +37,7 @@ function ribbon({ run, text, config }) {
   const node = run.graph.nodes.get(`decoder.${config.decoder_layers - 1}.cross.weights`);
   if (!node) return null;
   const { data, shape: [H, T, S] } = node;
-  const weight = (t, s) => [...Array(H).keys()].reduce((sum, head) => sum + data[(head * T + t) * S + s] / H, 0);
+  const weight = (t, s) => range(H).reduce((sum, head) => sum + data[(head * T + t) * S + s] / H, 0);
   const centers = (words) => {
     const widths = words.map((word) => 9 * word.length + 18);
     return { at: widths.map((w, i) => widths.slice(0, i).reduce((sum, x) => sum + x, 0) + w / 2), total: widths.reduce((sum, x) => sum + x, 0) };
@@ -37,7 +50,7 @@ function ribbon({ run, text, config }) {
   const path = ([t, s, w]) => svg("path", { d: `M${place(above, s)} 24 C${place(above, s)} 70 ${place(below, t)} 50 ${place(below, t)} 96`, style: { opacity: w.toFixed(3) } });
   return el("figure", {},
     el("figcaption", { class: "note" }, text("sentence.ribbon", { layer: config.decoder_layers })),
-    el("div", { class: "scroll" }, svg("svg", { class: "ribbon", viewBox: `0 0 ${width} 120`, width, height: 120, role: "img", "aria-label": text("sentence.ribbon", { layer: config.decoder_layers }) }, lines.map(path), words(run.labels.source, above, 16), words(run.labels.written, below, 114))),
+    scrolling(svg("svg", { class: "ribbon", viewBox: `0 0 ${width} 120`, width, height: 120, role: "img", "aria-label": text("sentence.ribbon", { layer: config.decoder_layers }) }, lines.map(path), words(run.labels.source, above, 16), words(run.labels.written, below, 114))),
   );
 }
 
@@ -56,7 +69,7 @@ function pieces({ root, run, text, tokenizer }) {
       el("ol", { class: "merges" }, stages.map((stage) => el("li", {}, stage.map((piece) => el("span", { class: "piece" }, show(piece)))))),
     );
   });
-  root.append(el("p", {}, text("pieces.count", { n: run.source.length, size: tokenizer.pieces.length })), ...rows);
+  root.append(para(text("pieces.count", { n: run.source.length, size: tokenizer.pieces.length })), ...rows);
 }
 
 function embedding(view) {
@@ -64,12 +77,12 @@ function embedding(view) {
   const rows = run.labels.source;
   append(
     root,
-    el("p", { class: "note" }, text("embedding.onehot", { size: config.vocab_size, id: run.source[0], width: config.d_model })),
+    hint(text("embedding.onehot", { size: config.vocab_size, id: run.source[0], width: config.d_model })),
     oneHot(view),
     show("source.embedding", { rows, caption: text("matrix.embedding") }),
     el("p", { class: "operation" }, `× √${config.d_model} = ${number(Math.sqrt(config.d_model), 3)}`),
     show("source.scaled", { rows, caption: text("matrix.scaled") }),
-    model ? el("h2", {}, text("embedding.near")) : null,
+    model ? heading(text("embedding.near")) : null,
     model && el("ul", { class: "near" }, [...new Set(run.source)].map((id) => el("li", {}, el("bdi", {}, visible(tokenizer.readable(id))), ": ", neighbors(model, tokenizer, id)))),
   );
 }
@@ -84,7 +97,7 @@ function oneHot({ run, text, config, model }) {
     svg("path", { class: "one", d: `M${left + (width * id) / config.vocab_size} ${i * step + 2} v14` }),
     svg("text", { x: left + width + 6, y: i * step + 13 }, String(id)),
   ]);
-  return el("figure", { class: "chart" }, el("figcaption", {}, text("embedding.hot", { size: config.vocab_size })), el("div", { class: "scroll" }, svg("svg", { class: "hot", viewBox: `0 0 680 ${run.source.length * step + 4}`, role: "img", "aria-label": text("embedding.hot", { size: config.vocab_size }) }, rows)));
+  return el("figure", { class: "chart" }, el("figcaption", {}, text("embedding.hot", { size: config.vocab_size })), scrolling(svg("svg", { class: "hot", viewBox: `0 0 680 ${run.source.length * step + 4}`, role: "img", "aria-label": text("embedding.hot", { size: config.vocab_size }) }, rows)));
 }
 
 /** The pieces whose embeddings have the largest cosine with that of a piece; pieces without letters only for such. */
@@ -117,7 +130,7 @@ function positions(view) {
     show("source.positions", { rows, caption: text("matrix.positions"), largest: 1 }),
     el("p", { class: "operation" }, "="),
     show("source.input", { rows, caption: text("matrix.input") }),
-    el("p", { class: "note" }, text("positions.size", { embedding: number(size("source.embedding")), scaled: number(size("source.scaled")), positions: number(size("source.positions")) })),
+    hint(text("positions.size", { embedding: number(size("source.embedding")), scaled: number(size("source.scaled")), positions: number(size("source.positions")) })),
   );
   if (config.positions !== "sinusoidal" || state.depth === "story") return;
   const dimensions = [4, 5, 6, 7];
@@ -125,12 +138,12 @@ function positions(view) {
   root.append(
     curves({
       title: text("positions.curves"),
-      x: [...Array(60).keys()],
+      x: range(60),
       lines: dimensions.map((i) => ({ label: text("positions.dimension", { i }), y: (position) => wave(position, i) })),
       xLabel: text("positions.position"),
     }),
-    el("p", { class: "note" }, text("positions.waves", { waves: wavelengths(config.d_model) })),
-    el("p", {}, el("button", { type: "button", class: "link", on: { click: () => view.update({ mode: "labs", lab: 1 }) } }, text("positions.lab"))),
+    hint(text("positions.waves", { waves: wavelengths(config.d_model) })),
+    para(pushButton({ class: "link", on: { click: () => view.update({ mode: "labs", lab: 1 }) } }, text("positions.lab"))),
   );
 }
 

@@ -1,54 +1,17 @@
 // Labs: one idea each, with knobs and numbers computed here. No model is needed.
 
-import { append, el, number, replace, svg } from "./dom.js";
-import { sinusoid, softmaxRows } from "./engine.js";
+import { el, group, heading, hint, number, para, scrolling, svg, uniforms } from "./dom.js";
+import { range, sinusoid, softmaxRows } from "./engine.js";
 import { bars, curves } from "./figures.js";
 import { formula } from "./formula.js";
 import { matrix } from "./matrix.js";
+import { learningRate } from "./training.js";
+import { TREE_LABS } from "./trees.js";
+import { laboratory } from "./laboratory.js";
 
-/** Knobs and a result that is drawn again when one of them moves; values are kept while the page is open. */
-const kept = new Map();
-
-function laboratory(view, key, knobs, draw) {
-  const values = kept.get(key) ?? Object.fromEntries(knobs.map(({ name, value }) => [name, value]));
-  kept.set(key, values);
-  const result = el("div", { class: "lab" });
-  const redraw = () => replace(result, ...[draw(values, redraw)].flat());
-  const controls = knobs.map(({ name, min, max, step = 1, options, text: isText }) => {
-    const id = `${key}-${name}`;
-    const label = view.text(`lab.${key}.${name}`);
-    if (options) {
-      const select = el("select", { id }, options.map((option) => el("option", { value: option, selected: option === values[name] }, view.text(`lab.${key}.${name}.${option}`))));
-      select.addEventListener("change", () => ((values[name] = select.value), redraw()));
-      return el("label", { for: id }, label, " ", select);
-    }
-    if (isText) {
-      const input = el("input", { id, type: "text", value: values[name], maxlength: "200" });
-      input.addEventListener("change", () => ((values[name] = input.value), redraw()));
-      return el("label", { for: id, class: "wide-label" }, label, " ", input);
-    }
-    const output = el("output", { for: id }, String(values[name]));
-    const input = el("input", { id, type: "range", min, max, step, value: values[name] });
-    input.addEventListener("input", () => {
-      values[name] = Number(input.value);
-      output.textContent = String(values[name]);
-      redraw();
-    });
-    return el("label", { for: id }, label, " ", input, " ", output);
-  });
-  append(view.root, el("p", {}, view.text(`lab.${key}.text`)), el("div", { class: "knobs" }, controls), result);
-  redraw();
-}
-
-/** Numbers that look random and are the same each time (mulberry32), normally distributed. */
+/** Numbers that look random and are the same each time, normally distributed. */
 export function gaussians(seed) {
-  let state = seed >>> 0;
-  const uniform = () => {
-    state = (state + 0x6d2b79f5) >>> 0;
-    let t = Math.imul(state ^ (state >>> 15), 1 | state);
-    t = (t + Math.imul(t ^ (t >>> 7), 61 | t)) ^ t;
-    return ((t ^ (t >>> 14)) >>> 0) / 4294967296;
-  };
+  const uniform = uniforms(seed);
   return () => Math.sqrt(-2 * Math.log(uniform() || 1e-12)) * Math.cos(2 * Math.PI * uniform());
 }
 
@@ -79,7 +42,7 @@ function scaling(view) {
     const { mean, variance, raw, scaled } = scalingExperiment(d);
     const rows = [raw, scaled];
     return [
-      el("p", {}, view.text("lab.scaling.found", { d, mean: number(mean), variance: number(variance, 1) })),
+      para(view.text("lab.scaling.found", { d, mean: number(mean), variance: number(variance, 1) })),
       matrix({ rows: [view.text("lab.scaling.raw"), view.text("lab.scaling.scaled")], columns: ["entropy", "largest", "slope"].map((name) => view.text(`lab.scaling.${name}`)), at: (row, column) => rows[row][["entropy", "largest", "slope"][column]], caption: view.text("lab.scaling.softmax"), kind: "plain", digits: 3 }),
     ];
   });
@@ -88,8 +51,8 @@ function scaling(view) {
 // Positions
 
 function positions(view) {
-  const knobs = [{ name: "d", min: 8, max: 128, step: 8, value: 32 }, { name: "pos", min: 0, max: 60, value: 7 }, { name: "k", min: 0, max: 30, value: 5 }, { name: "pair", min: 0, max: 15, value: 2 }];
-  laboratory(view, "positions", knobs, ({ d, pos, k, pair }) => {
+  const knobs = [{ name: "d", min: 8, max: 128, step: 8, value: 32 }, { name: "pos", min: 0, max: 60, value: 7 }, { name: "k", min: 0, max: 30, value: 5 }, { name: "pair", min: 0, max: 15, value: 2 }, { name: "clip", min: 1, max: 8, value: 3 }];
+  laboratory(view, "positions", knobs, ({ d, pos, k, pair, clip }) => {
     const i = 2 * Math.min(pair, d / 2 - 1);
     const frequency = 1 / 10000 ** (i / d);
     const angle = k * frequency;
@@ -101,12 +64,14 @@ function positions(view) {
     const there = encode(pos + k);
     return [
       formula("positions"),
-      matrix({ rows: [...Array(40).keys()].map(String), columns: [...Array(d).keys()].map(String), at: (row, column) => sinusoid(row, column, d), caption: view.text("lab.positions.map"), largest: 1, compact: true }),
-      el("p", {}, view.text("lab.positions.wave", { i, j: i + 1, length: number((2 * Math.PI) / frequency, 1) })),
+      matrix({ rows: range(40).map(String), columns: range(d).map(String), at: (row, column) => sinusoid(row, column, d), caption: view.text("lab.positions.map"), largest: 1, compact: true }),
+      para(view.text("lab.positions.wave", { i, j: i + 1, length: number((2 * Math.PI) / frequency, 1) })),
       circle(view, s, c, there[i], there[i + 1]),
       matrix({ rows: ["sin", "cos"], columns: ["sin", "cos"], at: (row, column) => (row === column ? Math.cos(angle) : row ? -Math.sin(angle) : Math.sin(angle)), caption: view.text("lab.positions.rotation", { k }), largest: 1, digits: 4 }),
-      el("p", {}, view.text("lab.positions.turned", { from: `(${number(s, 4)}, ${number(c, 4)})`, to: `(${number(turned[0], 4)}, ${number(turned[1], 4)})`, exact: `(${number(there[i], 4)}, ${number(there[i + 1], 4)})` })),
-      curves({ title: view.text("lab.positions.products", { pos }), x: [...Array(61).keys()], lines: [{ label: "PE·PE", y: product }], xLabel: view.text("positions.position") }),
+      para(view.text("lab.positions.turned", { from: `(${number(s, 4)}, ${number(c, 4)})`, to: `(${number(turned[0], 4)}, ${number(turned[1], 4)})`, exact: `(${number(there[i], 4)}, ${number(there[i + 1], 4)})` })),
+      curves({ title: view.text("lab.positions.products", { pos }), x: range(61), lines: [{ label: "PE·PE", y: product }], xLabel: view.text("positions.position") }),
+      matrix({ rows: range(12).map(String), columns: range(12).map(String), at: (i, j) => Math.max(-clip, Math.min(clip, j - i)), caption: view.text("lab.positions.relative", { clip, n: 2 * clip + 1 }), largest: 8, digits: 0 }),
+      hint(view.text("lab.positions.shaw")),
     ];
   });
 }
@@ -139,36 +104,43 @@ const KINDS = ["attention", "recurrent", "convolution", "dilated", "restricted"]
 const ORDERS = { attention: ["O(n² · d)", "O(1)", "O(1)"], recurrent: ["O(n · d²)", "O(n)", "O(n)"], convolution: ["O(k · n · d²)", "O(1)", "O(n / k)"], dilated: ["O(k · n · d²)", "O(1)", "O(log_k n)"], restricted: ["O(r · n · d)", "O(1)", "O(n / r)"] };
 
 function paths(view) {
-  const knobs = [{ name: "n", min: 4, max: 48, value: 24 }, { name: "from", min: 0, max: 47, value: 1 }, { name: "to", min: 0, max: 47, value: 20 }, { name: "kernel", min: 3, max: 9, step: 2, value: 3 }, { name: "reach", min: 1, max: 16, value: 4 }];
-  laboratory(view, "paths", knobs, ({ n, from, to, kernel, reach }) => {
+  const knobs = [{ name: "n", min: 4, max: 48, value: 24 }, { name: "from", min: 0, max: 47, value: 1 }, { name: "to", min: 0, max: 47, value: 20 }, { name: "kernel", min: 3, max: 9, step: 2, value: 3 }, { name: "reach", min: 1, max: 16, value: 4 }, { name: "d", min: 8, max: 96, step: 8, value: 64 }];
+  laboratory(view, "paths", knobs, ({ n, from, to, kernel, reach, d }) => {
     const [a, b] = [Math.min(from, n - 1), Math.min(to, n - 1)];
     const items = KINDS.map((kind) => ({ label: view.text(`lab.paths.${kind}`), value: pathLength(kind, a, b, { kernel, reach, n }) }));
     const head = ["lab.paths.layer", "lab.paths.complexity", "lab.paths.sequential", "lab.paths.longest"].map((key) => el("th", { scope: "col" }, view.text(key)));
     const rows = KINDS.map((kind) => el("tr", {}, el("th", { scope: "row" }, view.text(`lab.paths.${kind}`)), ORDERS[kind].map((order) => el("td", {}, order))));
     return [
       formula("recurrent"),
-      line(view, n, a, b, { kernel, reach }),
+      dependencies(view, n, a, b, { kernel, reach }),
       bars({ title: view.text("lab.paths.steps", { from: a, to: b }), items, format: (x) => number(x, 0) }),
-      el("div", { class: "scroll" }, el("table", { class: "film" }, el("thead", {}, el("tr", {}, head)), el("tbody", {}, rows))),
-      el("p", { class: "note" }, view.text("lab.paths.note")),
+      scrolling(el("table", { class: "film" }, el("thead", {}, el("tr", {}, head)), el("tbody", {}, rows))),
+      bars({ title: view.text("lab.paths.operations", { n, d }), items: KINDS.filter((kind) => kind !== "dilated").map((kind) => ({ label: view.text(`lab.paths.${kind}`), value: operations(kind, { n, d, kernel, reach }) })), format: (x) => x.toLocaleString("en") }),
+      para(view.text(n < d ? "lab.paths.cheaper" : "lab.paths.dearer", { n, d })),
+      hint(view.text("lab.paths.note")),
     ];
   });
 }
 
-/** The hops of a convolution and of attention between two positions. */
-function line({ text }, n, a, b, { kernel }) {
-  const x = (i) => 14 + (i * 560) / Math.max(1, n - 1);
-  const half = Math.floor(kernel / 2) || 1;
-  const hops = [];
-  for (let at = a; at !== b; ) {
-    const next = at + Math.sign(b - at) * Math.min(half, Math.abs(b - at));
-    hops.push([at, next]);
-    at = next;
-  }
-  const arc = ([from, to], y, name) => svg("path", { class: `line ${name}`, d: `M${x(from)} 70 Q${(x(from) + x(to)) / 2} ${y} ${x(to)} 70` });
-  return svg("svg", { viewBox: "0 0 590 130", role: "img", "aria-label": text("lab.paths.picture"), class: "curves" },
-    a === b ? [] : arc([a, b], -10, "color-0"), hops.map((hop) => arc(hop, 120, "color-1")),
-    [...Array(n).keys()].map((i) => svg("circle", { cx: x(i), cy: 70, r: i === a || i === b ? 6 : 3, class: i === a || i === b ? "end" : "dot" })));
+/** Multiplications of a layer, without constants (Table 1). */
+const operations = (kind, { n, d, kernel, reach }) => ({ attention: n * n * d, recurrent: n * d * d, convolution: kernel * n * d * d, restricted: Math.min(reach, n) * n * d })[kind];
+
+/** What depends on what on the way from one position to another: the hops of each kind of layer. */
+function dependencies({ text }, n, a, b, options) {
+  const reach = { attention: n, recurrent: 1, convolution: Math.floor(options.kernel / 2) || 1, restricted: options.reach };
+  const [left, height] = [130, 66];
+  const x = (i) => left + (i * 450) / Math.max(1, n - 1);
+  const lines = Object.entries(reach).map(([kind, most], row) => {
+    const y = 50 + row * height;
+    const hops = [];
+    for (let at = a; at !== b; at = hops.at(-1)[1]) hops.push([at, at + Math.sign(b - at) * Math.min(most, Math.abs(b - at))]);
+    return svg("g", {},
+      svg("text", { x: left - 14, y: y + 4, "text-anchor": "end" }, text(`lab.paths.${kind}`)),
+      hops.map(([from, to]) => svg("path", { class: `line color-${row}`, d: `M${x(from)} ${y} Q${(x(from) + x(to)) / 2} ${y - 12 - Math.min(60, Math.abs(x(to) - x(from)))} ${x(to)} ${y}` })),
+      range(n).map((i) => svg("circle", { cx: x(i), cy: y, r: i === a || i === b ? 6 : 3, class: i === a || i === b ? "end" : "dot" })),
+    );
+  });
+  return el("figure", { class: "chart" }, el("figcaption", {}, text("lab.paths.picture")), scrolling(svg("svg", { viewBox: `0 0 600 ${lines.length * height + 10}`, role: "img", "aria-label": text("lab.paths.picture"), class: "curves" }, lines)));
 }
 
 // Sparse masks
@@ -187,15 +159,15 @@ function sparse(view) {
   laboratory(view, "sparse", knobs, ({ kind, n, window, tokens, p }) => {
     if (kind === "linformer") {
       return [
-        matrix({ rows: [...Array(n).keys()].map(String), columns: [...Array(Math.min(p, n)).keys()].map(String), at: () => 1, caption: view.text("lab.sparse.projected", { n, p }), kind: "weights", compact: true }),
-        el("p", {}, view.text("lab.sparse.count", { cells: n * Math.min(p, n), all: n * n, share: number((100 * Math.min(p, n)) / n, 0) })),
+        matrix({ rows: range(n).map(String), columns: range(Math.min(p, n)).map(String), at: () => 1, caption: view.text("lab.sparse.projected", { n, p }), kind: "weights", compact: true }),
+        para(view.text("lab.sparse.count", { cells: n * Math.min(p, n), all: n * n, share: number((100 * Math.min(p, n)) / n, 0) })),
       ];
     }
     const mask = sparseMask(kind, n, { window, tokens });
     const cells = mask.flat().filter(Boolean).length;
     return [
-      matrix({ rows: [...Array(n).keys()].map(String), columns: [...Array(n).keys()].map(String), at: (i, j) => (mask[i][j] ? 1 : -Infinity), caption: view.text(`lab.sparse.kind.${kind}`), kind: "weights", compact: true }),
-      el("p", {}, view.text("lab.sparse.count", { cells, all: n * n, share: number((100 * cells) / (n * n), 0) })),
+      matrix({ rows: range(n).map(String), columns: range(n).map(String), at: (i, j) => (mask[i][j] ? 1 : -Infinity), caption: view.text(`lab.sparse.kind.${kind}`), kind: "weights", compact: true }),
+      para(view.text("lab.sparse.count", { cells, all: n * n, share: number((100 * cells) / (n * n), 0) })),
     ];
   });
 }
@@ -210,7 +182,15 @@ export function alignmentScores(width, n, seed = 5) {
   const [u, wa, wb, location] = [vector().map((x) => x / Math.sqrt(width)), W, Array.from({ length: width }, () => vector().map((x) => x / Math.sqrt(width))), Array.from({ length: n }, () => vector().map((x) => x / Math.sqrt(width)))];
   const dot = (a, b) => a.reduce((sum, x, i) => sum + x * b[i], 0);
   const apply = (M, x) => M.map((row) => dot(row, x));
+  // Luong's local-p: where to look, from the query alone. ConvS2S: the keys are the encoder's z, the values z + e.
+  const center = (n - 1) / (1 + Math.exp(-dot(u, apply(wa, q).map(Math.tanh))));
+  const [embeddings, g] = [Array.from({ length: n }, vector), vector()];
+  const asked = apply(wb, q).map((x, i) => x + g[i]);
+  const weights = [...softmaxRows(Float64Array.from(keys, (k) => dot(asked, k)), n)];
+  const mix = (values) => range(width).map((i) => values.reduce((sum, value, j) => sum + weights[j] * value[i], 0));
   return {
+    center,
+    conv: { weights, plain: mix(keys), both: mix(keys.map((k, j) => k.map((x, i) => x + embeddings[j][i]))) },
     dot: keys.map((k) => dot(q, k)),
     scaled: keys.map((k) => dot(q, k) / Math.sqrt(width)),
     general: keys.map((k) => dot(q, apply(W, k))),
@@ -219,28 +199,39 @@ export function alignmentScores(width, n, seed = 5) {
   };
 }
 
+/** Luong's local-p: the softmax of the scores inside of the window, times a bell around its center. */
+export function localWeights(scores, center, window) {
+  const isNear = (i) => Math.abs(i - center) <= window;
+  const inside = softmaxRows(Float64Array.from(scores, (s, i) => (isNear(i) ? s : -Infinity)), scores.length);
+  return [...inside].map((w, i) => w * Math.exp(-((i - center) ** 2) / (2 * (window / 2) ** 2)));
+}
+
 function align(view) {
-  laboratory(view, "align", [{ name: "d", min: 2, max: 64, step: 2, value: 16 }, { name: "n", min: 3, max: 12, value: 6 }], ({ d, n }) => {
-    const scores = alignmentScores(d, n);
+  laboratory(view, "align", [{ name: "d", min: 2, max: 64, step: 2, value: 16 }, { name: "n", min: 3, max: 12, value: 6 }, { name: "window", min: 1, max: 6, value: 2 }], ({ d, n, window }) => {
+    const { center, conv, ...scores } = alignmentScores(d, n);
     const names = Object.keys(scores);
     const weights = names.map((name) => [...softmaxRows(Float64Array.from(scores[name]), n)]);
-    const [rows, columns] = [names.map((name) => view.text(`lab.align.${name}`)), [...Array(n).keys()].map((i) => view.text("lab.align.key", { i: i + 1 }))];
+    weights.push(localWeights(scores.general, center, window));
+    const [rows, columns] = [[...names, "local"].map((name) => view.text(`lab.align.${name}`)), range(n).map((i) => view.text("lab.align.key", { i: i + 1 }))];
     return [
-      matrix({ rows, columns, at: (row, column) => scores[names[row]][column], caption: view.text("lab.align.scores") }),
+      matrix({ rows: rows.slice(0, -1), columns, at: (row, column) => scores[names[row]][column], caption: view.text("lab.align.scores") }),
       matrix({ rows, columns, at: (row, column) => weights[row][column], caption: view.text("lab.align.weights"), kind: "weights" }),
+      hint(view.text("lab.align.center", { center: number(center + 1, 2), window })),
+      heading(view.text("lab.align.convs2s")),
+      formula("convs2s"),
+      matrix({ rows: [view.text("lab.align.weights")], columns, at: (_, column) => conv.weights[column], caption: view.text("lab.align.conv.weights"), kind: "weights" }),
+      matrix({ rows: ["Σ a z", "Σ a (z + e)"], columns: range(d).map(String), at: (row, column) => (row ? conv.both : conv.plain)[column], caption: view.text("lab.align.conv.output"), compact: d > 24 }),
     ];
   });
 }
 
 // The learning rate
 
-export const learningRate = (step, dModel, warmup) => dModel ** -0.5 * Math.min(step ** -0.5, step * warmup ** -1.5);
-
 function schedule(view) {
   laboratory(view, "schedule", [{ name: "d", min: 64, max: 1024, step: 64, value: 512 }, { name: "warmup", min: 500, max: 16000, step: 500, value: 4000 }], ({ d, warmup }) => [
     formula("schedule"),
     curves({ title: view.text("lab.schedule.curve"), x: Array.from({ length: 200 }, (_, i) => 1 + i * 150), lines: [{ label: `d_model ${d}, warmup ${warmup}`, y: (step) => 1000 * learningRate(step, d, warmup) }, { label: "512, 4000", y: (step) => 1000 * learningRate(step, 512, 4000) }], xLabel: view.text("lab.schedule.step"), yLabel: "× 10⁻³" }),
-    el("p", {}, view.text("lab.schedule.peak", { rate: learningRate(warmup, d, warmup).toExponential(3), step: warmup })),
+    para(view.text("lab.schedule.peak", { rate: learningRate(warmup, d, warmup).toExponential(3), step: warmup })),
   ]);
 }
 
@@ -258,10 +249,10 @@ function smoothing(view) {
     const rows = Array.from({ length: 99 }, (_, i) => (i + 1) / 100);
     return [
       formula("smoothing"),
-      matrix({ rows: [view.text("lab.smoothing.target"), view.text("lab.smoothing.prediction")], columns: [...Array(V).keys()].map((i) => String(i + 1)), at: (row, column) => (row ? (column ? (1 - p) / (V - 1) : p) : column ? other : target), caption: view.text("lab.smoothing.both"), kind: "weights", digits: 3 }),
-      el("p", {}, view.text("lab.smoothing.loss", { loss: number(loss, 4), plain: number(plain, 4) })),
+      matrix({ rows: [view.text("lab.smoothing.target"), view.text("lab.smoothing.prediction")], columns: range(V).map((i) => String(i + 1)), at: (row, column) => (row ? (column ? (1 - p) / (V - 1) : p) : column ? other : target), caption: view.text("lab.smoothing.both"), kind: "weights", digits: 3 }),
+      para(view.text("lab.smoothing.loss", { loss: number(loss, 4), plain: number(plain, 4) })),
       curves({ title: view.text("lab.smoothing.curve"), x: rows, lines: [{ label: view.text("lab.smoothing.smoothed"), y: (x) => smoothed(x, V, epsilon).loss }, { label: view.text("lab.smoothing.plain"), y: (x) => smoothed(x, V, epsilon).plain }] }),
-      el("p", { class: "note" }, view.text("lab.smoothing.best", { p: number(target, 3) })),
+      hint(view.text("lab.smoothing.best", { p: number(target, 3) })),
     ];
   });
 }
@@ -296,10 +287,10 @@ function bleuLab(view) {
     const { orders, brevity, score, lengths } = bleu(candidate, reference);
     return [
       formula("bleu"),
-      ...orders.map(({ n, grams, matches, total }) => el("div", {}, el("h2", {}, view.text("lab.bleu.order", { n, matches, total, share: total ? number((100 * matches) / total, 1) : "–" })), el("p", {}, grams.map(({ gram, isMatch }) => [el(isMatch ? "mark" : "span", {}, el("bdi", {}, gram)), " · "])))),
-      el("p", {}, view.text("lab.bleu.brevity", { candidate: lengths[0], reference: lengths[1], brevity: number(brevity, 4) })),
+      ...orders.map(({ n, grams, matches, total }) => group(heading(view.text("lab.bleu.order", { n, matches, total, share: total ? number((100 * matches) / total, 1) : "–" })), para(grams.map(({ gram, isMatch }) => [el(isMatch ? "mark" : "span", {}, el("bdi", {}, gram)), " · "])))),
+      para(view.text("lab.bleu.brevity", { candidate: lengths[0], reference: lengths[1], brevity: number(brevity, 4) })),
       el("p", { class: "value", "data-cell": "bleu" }, view.text("lab.bleu.score", { score: number(score, 2) })),
-      el("p", { class: "note" }, view.text("lab.bleu.note")),
+      hint(view.text("lab.bleu.note")),
     ];
   });
 }
@@ -313,4 +304,5 @@ export const LABS = [
   { key: "schedule", render: schedule },
   { key: "smoothing", render: smoothing },
   { key: "bleu", render: bleuLab },
+  ...TREE_LABS,
 ];

@@ -1,7 +1,7 @@
 // Stations 11 to 14: residual and norm, feed-forward, layer by layer, and the memory.
 
-import { el, number, percent } from "./dom.js";
-import { Graph } from "./engine.js";
+import { el, hint, number, para, percent } from "./dom.js";
+import { Graph, range } from "./engine.js";
 import { matrix } from "./matrix.js";
 
 /** Labels of the positions of the chosen stack. */
@@ -51,11 +51,12 @@ function feedForward(view) {
   root.append(
     show(`${name}.inner`, { rows, caption: text("matrix.inner"), compact: true }),
     show(`${name}.active`, { rows, caption: text("matrix.active"), compact: true }),
-    el("p", { class: "note" }, text("ffn.zeros", { share: percent(zeros) })),
+    hint(text("ffn.zeros", { share: percent(zeros) })),
     show(`${name}.output`, { rows, caption: text("matrix.output") }),
   );
   if (state.depth === "story") return;
-  root.append(el("p", { class: "note" }, text("ffn.alone"), " ", model ? text("ffn.same", { row: rows[0], difference: number(aloneDifference(view, name), 1) }) : null));
+  root.append(hint(text("ffn.sizes", { D: view.config.d_model, F: view.config.d_ff })));
+  root.append(hint(text("ffn.alone"), " ", model ? text("ffn.same", { row: rows[0], difference: number(aloneDifference(view, name), 1) }) : null));
 }
 
 /** How much the first row of a feed-forward layer differs if it is computed without all others. */
@@ -74,8 +75,8 @@ function layers(view) {
   const n = isEncoder ? config.encoder_layers : config.decoder_layers;
   const stack = isEncoder ? "encoder" : "decoder";
   const last = config.norm === "pre" ? "sum" : "norm";
-  const names = [`${isEncoder ? "source" : "target"}.input`, ...[...Array(n).keys()].map((layer) => `${stack}.${layer}.ffn.${last}`)];
-  const columns = [text("layers.input"), ...[...Array(n).keys()].map((layer) => text("layers.after", { layer: layer + 1 }))];
+  const names = [`${isEncoder ? "source" : "target"}.input`, ...range(n).map((layer) => `${stack}.${layer}.ffn.${last}`)];
+  const columns = [text("layers.input"), ...range(n).map((layer) => text("layers.after", { layer: layer + 1 }))];
   root.append(
     matrix({
       rows,
@@ -106,7 +107,7 @@ function memory(view) {
   const rows = run.labels.source;
   const layer = Math.min(state.layer, config.decoder_layers - 1);
   root.append(
-    el("p", {}, text("memory.vectors", { n: rows.length, width: config.d_model })),
+    para(text("memory.vectors", { n: rows.length, width: config.d_model })),
     show("memory", { rows, caption: text("matrix.memory") }),
     show(`decoder.${layer}.cross.k`, { rows, caption: text("matrix.k", { head: state.head + 1 }), digits: 1 }),
     show(`decoder.${layer}.cross.v`, { rows, caption: text("matrix.v", { head: state.head + 1 }), digits: 1 }),

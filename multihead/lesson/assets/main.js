@@ -1,6 +1,7 @@
 // The page: its state, the link that restores it, and the parts around a station.
 
-import { announce, byId, el, makeTexts, number, replace } from "./dom.js";
+import { announce, byId, el, group, heading, hint, makeTexts, number, para, pushButton, replace } from "./dom.js";
+import { range } from "./engine.js";
 import { formula } from "./formula.js";
 import { sides } from "./attention.js";
 import { drawAttention, drawMap } from "./map.js";
@@ -9,8 +10,10 @@ import { analyze, block, build, loadParts, readTrace, translate } from "./model.
 import { offset, terms } from "./provenance.js";
 import { STATIONS } from "./stations.js";
 import { LABS, scalingExperiment } from "./labs.js";
-import { rerank } from "./search.js";
-import { renderToy } from "./toy.js";
+import { beamSearch, rerank } from "./search.js";
+import { readToyLink, renderToy, toyLink } from "./toy.js";
+import { OutputTraining, forced } from "./training.js";
+import { resample } from "./trees.js";
 import { Runner, serveJobs } from "./worker.js";
 
 const MODES = ["lesson", "toy", "labs"];
@@ -20,7 +23,7 @@ const MAX_TRAIL = 12;
 const MAX_TERMS = 8;
 
 /** What the page shows. Everything here is in the link, so that a link restores a view. */
-const DEFAULTS = { mode: "lesson", s: 0, side: "encoder", layer: 0, head: 0, t: 0, row: 2, by: "weight", depth: "numbers", q: "", beam: 4, alpha: 0.6, lab: 0 };
+const DEFAULTS = { mode: "lesson", s: 0, side: "encoder", layer: 0, head: 0, t: 0, row: 2, by: "weight", depth: "numbers", q: "", y: "", beam: 4, alpha: 0.6, lab: 0 };
 
 class App {
   constructor() {
@@ -74,6 +77,7 @@ class App {
     const params = new URLSearchParams(changed.map(([key, value]) => [key, String(value)]));
     const last = this.trail.at(-1);
     if (last) params.set("cell", [last.name, ...last.index].join("|"));
+    if (this.state.mode === "toy" && toyLink()) params.set("toy", toyLink());
     return params.toString();
   }
 
@@ -84,6 +88,7 @@ class App {
       const given = params.get(key);
       this.state[key] = typeof value === "number" ? (Number.isFinite(Number(given)) ? Number(given) : value) : given.slice(0, 500);
     }
+    if (params.has("toy")) readToyLink(params.get("toy"));
     if (!MODES.includes(this.state.mode)) this.state.mode = "lesson";
     if (!DEPTHS.includes(this.state.depth)) this.state.depth = "numbers";
     if (!SIDES.includes(this.state.side)) this.state.side = "encoder";
@@ -134,6 +139,10 @@ class App {
     if (!this.run) return;
     state.t = clamp(state.t, 0, this.run.read.length - 1);
     state.row = clamp(Math.floor(state.row), 0, sides(this)[0].length - 1);
+  }
+
+  get stations() {
+    return STATIONS;
   }
 
   get station() {
@@ -197,7 +206,7 @@ class App {
   renderTop() {
     const { state, text } = this;
     const modes = MODES.filter((mode) => mode !== "lesson" || this.about.config).map((mode) =>
-      el("button", { type: "button", role: "tab", id: `mode-${mode}`, "aria-selected": String(state.mode === mode), on: { click: () => this.update({ mode }) } }, text(`mode.${mode}`)),
+      pushButton({ role: "tab", id: `mode-${mode}`, "aria-selected": String(state.mode === mode), on: { click: () => this.update({ mode }) } }, text(`mode.${mode}`)),
     );
     const top = [
       el("p", { class: "eyebrow" }, text("title"), this.about.name ? [" · ", el("bdi", {}, this.about.name)] : null),
@@ -220,13 +229,13 @@ class App {
     );
     form.addEventListener("submit", (event) => {
       event.preventDefault();
-      this.update({ q: input.value, t: 0 }).catch((error) => this.fail(error));
+      this.update({ q: input.value, y: "", t: 0 }).catch((error) => this.fail(error));
     });
     const examples = (this.about.examples ?? []).map((example) =>
-      el("button", { type: "button", class: "example", on: { click: () => this.update({ q: example, t: 0 }) } }, el("bdi", {}, example)),
+      pushButton({ class: "example", on: { click: () => this.update({ q: example, y: "", t: 0 }) } }, el("bdi", {}, example)),
     );
-    if (this.about.trace) return el("div", {}, form, el("p", { class: "note" }, text("trace.mode")));
-    return el("div", {}, form, examples.length ? el("p", { class: "examples" }, text("sentence.examples"), " ", examples) : null);
+    if (this.about.trace) return group(form, hint(text("trace.mode")));
+    return group(form, examples.length ? el("p", { class: "examples" }, text("sentence.examples"), " ", examples) : null);
   }
 
   renderBody() {
@@ -236,7 +245,7 @@ class App {
     if (!isLesson) {
       replace(byId("map"));
       replace(byId("side"));
-      const view = { root: byId("step"), text: this.text, state, update: (changes) => this.update(changes) };
+      const view = { root: byId("step"), text: this.text, state, update: (changes) => this.update(changes), changed: () => this.writeLink() };
       replace(byId("step"));
       if (state.mode === "toy") renderToy(view);
       else this.renderLabs(view);
@@ -249,7 +258,7 @@ class App {
     byId("step").dataset.station = station.key;
     const body = el("div", { class: "station" });
     byId("step").append(body);
-    if (this.run && station.needsModel && !this.model) body.append(el("p", { class: "note" }, this.text("trace.needs")));
+    if (this.run && station.needsModel && !this.model) body.append(hint(this.text("trace.needs")));
     else if (this.run) station.render(this.view(body));
     this.renderSide();
   }
@@ -257,7 +266,7 @@ class App {
   renderLabs(view) {
     const index = clamp(this.state.lab, 0, LABS.length - 1);
     const buttons = LABS.map((lab, i) =>
-      el("button", { type: "button", id: `lab-${lab.key}`, "aria-pressed": String(i === index), on: { click: () => this.update({ lab: i }) } }, this.text(`lab.${lab.key}.title`)),
+      pushButton({ id: `lab-${lab.key}`, "aria-pressed": String(i === index), on: { click: () => this.update({ lab: i }) } }, this.text(`lab.${lab.key}.title`)),
     );
     const body = el("div", { class: "lab" });
     view.root.append(el("h1", {}, this.text("mode.labs")), el("div", { class: "choices" }, buttons), body);
@@ -289,11 +298,11 @@ class App {
    * (columns: numbers 0 … if left out), `only` a list of rows to show.
    */
   tensorView(name, { rows, columns = null, caption, head = this.state.head, kind = "signed", only = null, largest = null, digits = 2, compact = false }) {
-    if (!this.run.graph.nodes.has(name)) return el("p", { class: "note" }, this.text("trace.missing", { name }));
+    if (!this.run.graph.nodes.has(name)) return hint(this.text("trace.missing", { name }));
     const { shape, data } = this.run.graph.get(name);
     const isHeads = shape.length === 3;
     const [n, m] = shape.slice(-2);
-    const shown = only ?? [...Array(n).keys()];
+    const shown = only ?? range(n);
     const indexOf = (row, column) => (isHeads ? [head, shown[row], column] : [shown[row], column]);
     const at = (row, column) => data[offset(shape, indexOf(row, column))];
     const last = this.trail[0];
@@ -302,7 +311,7 @@ class App {
     const selected = isHere ? [shown.indexOf(last.index.at(-2)), last.index.at(-1)] : null;
     return matrix({
       rows: shown.map((row) => rows[row]),
-      columns: columns ?? [...Array(m).keys()].map(String),
+      columns: columns ?? range(m).map(String),
       at,
       isHidden: masks && ((row, column) => masks.data[offset(shape, indexOf(row, column))] === -Infinity),
       caption,
@@ -319,27 +328,27 @@ class App {
   choices() {
     const { state, station, text } = this;
     const config = this.about.config;
-    const group = (key, options, current) =>
+    const choice = (key, options, current) =>
       el(
         "fieldset",
         { class: "choice" },
         el("legend", {}, text(`choice.${key}`)),
         options.map(([value, label]) =>
-          el("button", { type: "button", "data-focus": `${key}-${value}`, "aria-pressed": String(value === current), on: { click: () => this.update({ [key]: value }) } }, label),
+          pushButton({ "data-focus": `${key}-${value}`, "aria-pressed": String(value === current), on: { click: () => this.update({ [key]: value }) } }, label),
         ),
       );
-    const upTo = (n) => [...Array(n).keys()].map((i) => [i, String(i + 1)]);
+    const upTo = (n) => range(n).map((i) => [i, String(i + 1)]);
     const layers = state.side === "encoder" ? config.encoder_layers : config.decoder_layers;
     return el(
       "div",
       { class: "choices" },
-      station.sides ? group("side", station.sides.map((side) => [side, text(`side.${side}`)]), state.side) : null,
-      station.layers ? group("layer", upTo(layers), state.layer) : null,
-      station.heads ? group("head", upTo(config.n_heads), state.head) : null,
-      station.rows && this.run ? group("row", sides(this)[0].map((label, i) => [i, el("bdi", {}, label)]), state.row) : null,
-      station.by && this.model ? group("by", ["weight", "size"].map((by) => [by, text(`by.${by}`)]), state.by) : null,
-      station.steps && this.run ? group("t", this.run.labels.written.map((label, i) => [i, label]), state.t) : null,
-      group("depth", DEPTHS.map((depth) => [depth, text(`depth.${depth}`)]), state.depth),
+      station.sides ? choice("side", station.sides.map((side) => [side, text(`side.${side}`)]), state.side) : null,
+      station.layers ? choice("layer", upTo(layers), state.layer) : null,
+      station.heads ? choice("head", upTo(config.n_heads), state.head) : null,
+      station.rows && this.run ? choice("row", sides(this)[0].map((label, i) => [i, el("bdi", {}, label)]), state.row) : null,
+      station.by && this.model ? choice("by", ["weight", "size"].map((by) => [by, text(`by.${by}`)]), state.by) : null,
+      station.steps && this.run ? choice("t", this.run.labels.written.map((label, i) => [i, label]), state.t) : null,
+      choice("depth", DEPTHS.map((depth) => [depth, text(`depth.${depth}`)]), state.depth),
     );
   }
 
@@ -352,7 +361,7 @@ class App {
       el("p", { class: "paper" }, station.paper),
       ...keys.map(formula),
       ...(about.differences?.[station.key] ?? []).map((note) => el("p", { class: "note differs" }, note)),
-      el("details", { class: "question" }, el("summary", {}, text(`${key}.question`)), el("p", {}, text(`${key}.answer`))),
+      el("details", { class: "question" }, el("summary", {}, text(`${key}.question`)), para(text(`${key}.answer`))),
       code ? el("details", { class: "code", open: this.state.depth !== "story" }, el("summary", {}, code.file), el("pre", { tabindex: "0", role: "region", "aria-label": code.file }, el("code", {}, code.text))) : null,
     );
   }
@@ -370,14 +379,14 @@ class App {
     const shown = sorted.slice(0, MAX_TERMS);
     const rest = sorted.slice(MAX_TERMS).reduce((sum, term) => sum + term.value * term.factor, 0);
     const crumbs = this.trail.map((step, i) =>
-      el("li", {}, el("button", { type: "button", "data-focus": `crumb-${i}`, on: { click: () => this.back(i) } }, cellName(step))),
+      el("li", {}, pushButton({ "data-focus": `crumb-${i}`, on: { click: () => this.back(i) } }, cellName(step))),
     );
     replace(byId("trail"), 
-      el("div", { class: "trail-head" }, el("h2", {}, text("trail.title")), el("button", { type: "button", id: "trail-close", on: { click: () => this.close() } }, text("trail.close"))),
+      el("div", { class: "trail-head" }, heading(text("trail.title")), pushButton({ id: "trail-close", on: { click: () => this.close() } }, text("trail.close"))),
       el("ol", { class: "crumbs" }, crumbs),
       el("p", { class: "value" }, `${cellName(cell)} = ${number(value, 4)}`, el("span", { class: "note" }, [" ", text(isRecorded ? "trace.recorded" : `op.${node.op}`)])),
       el("ol", { class: "terms" }, shown.map((term, i) => el("li", {}, this.termView(term, i, node.op === "softmax" ? value : null)))),
-      sorted.length > MAX_TERMS ? el("p", { class: "note" }, text("trail.rest", { n: sorted.length - MAX_TERMS, sum: number(rest, 4) })) : null,
+      sorted.length > MAX_TERMS ? hint(text("trail.rest", { n: sorted.length - MAX_TERMS, sum: number(rest, 4) })) : null,
     );
   }
 
@@ -390,8 +399,8 @@ class App {
     const isTensor = this.run.graph.nodes.has(term.tensor);
     const open = () => this.follow(term.tensor, term.index, false);
     return [
-      isTensor ? el("button", { type: "button", "data-focus": `term-${i}`, on: { click: open } }, name) : el("span", { class: "parameter" }, `${name} · ${this.text("trail.parameter")}`),
-      term.other ? [" × ", el("button", { type: "button", "data-focus": `other-${i}`, on: { click: () => this.follow(term.other.tensor, term.other.index, false) } }, cellName({ name: term.other.tensor, index: term.other.index }))] : null,
+      isTensor ? pushButton({ "data-focus": `term-${i}`, on: { click: open } }, name) : el("span", { class: "parameter" }, `${name} · ${this.text("trail.parameter")}`),
+      term.other ? [" × ", pushButton({ "data-focus": `other-${i}`, on: { click: () => this.follow(term.other.tensor, term.other.index, false) } }, cellName({ name: term.other.tensor, index: term.other.index }))] : null,
       " ",
       el("span", { class: "product" }, product),
     ];
@@ -409,21 +418,21 @@ class App {
 
   renderBottom() {
     const { state, text } = this;
-    if (state.mode !== "lesson") return replace(byId("bottom"), el("p", { class: "note" }, text("footer.offline")));
+    if (state.mode !== "lesson") return replace(byId("bottom"), hint(text("footer.offline")));
     const options = STATIONS.map((station, i) => el("option", { value: i, selected: i === state.s }, [String(i), " · ", text(`station.${station.key}.title`)]));
     const contents = el("select", { id: "contents", "aria-label": text("footer.contents") }, options);
     contents.addEventListener("change", () => this.go(Number(contents.value)));
     replace(byId("bottom"), 
       el("div", { class: "walk" },
-        el("button", { type: "button", id: "previous", disabled: state.s === 0, on: { click: () => this.go(state.s - 1) } }, `◀ ${text("footer.previous")}`),
+        pushButton({ id: "previous", disabled: state.s === 0, on: { click: () => this.go(state.s - 1) } }, `◀ ${text("footer.previous")}`),
         contents,
-        el("button", { type: "button", id: "next", disabled: state.s === STATIONS.length - 1, on: { click: () => this.go(state.s + 1) } }, `${text("footer.next")} ▶`),
+        pushButton({ id: "next", disabled: state.s === STATIONS.length - 1, on: { click: () => this.go(state.s + 1) } }, `${text("footer.next")} ▶`),
         el("span", { class: "note" }, text("footer.progress", { n: state.s + 1, of: STATIONS.length })),
-        el("button", { type: "button", id: "present", "aria-pressed": String(isPresenting()), on: { click: () => this.present() } }, text("footer.present")),
-        el("button", { type: "button", id: "print", on: { click: () => window.print() } }, text("footer.print")),
+        pushButton({ id: "present", "aria-pressed": String(isPresenting()), on: { click: () => this.present() } }, text("footer.present")),
+        pushButton({ id: "print", on: { click: () => window.print() } }, text("footer.print")),
       ),
-      el("p", { class: "note" }, text("footer.keys")),
-      el("p", { class: "note" }, text("footer.offline")),
+      hint(text("footer.keys")),
+      hint(text("footer.offline")),
     );
   }
 
@@ -473,7 +482,7 @@ function publish(app) {
     },
     terms: (name, index) => terms(app.run.graph, app.model, name, index),
     names: () => [...app.run.graph.nodes.keys()],
-    tools: { translate, rerank, scalingExperiment },
+    tools: { translate, beamSearch, rerank, scalingExperiment, resample, forced, OutputTraining },
   };
 }
 

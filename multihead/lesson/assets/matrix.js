@@ -1,7 +1,7 @@
 // A matrix to look at: cells with their numbers up to 400 of them, a picture above; a cursor that moves with the arrow keys,
 // the cell under it in words, hatching where a mask forbids, and export as CSV or PNG.
 
-import { announce, colorOf, el, number } from "./dom.js";
+import { announce, colorOf, el, number, pushButton, scrolling, svg } from "./dom.js";
 
 const MAX_TABLE_CELLS = 400;
 const MAX_TABLE_COLUMNS = 24;
@@ -22,7 +22,7 @@ export function matrix({ rows, columns, at, caption, kind = "signed", largest = 
   const isTable = !compact && columns.length <= MAX_TABLE_COLUMNS && rows.length * columns.length <= MAX_TABLE_CELLS;
   const body = isTable ? table(shape) : picture(shape);
   const size = `${rows.length} × ${columns.length}`;
-  const place = el("div", { class: "scroll" }, body);
+  const place = scrolling(body);
   return el(
     "figure",
     { class: `matrix ${isTable ? "cells" : "picture"}`, "data-tensor": name || null },
@@ -32,15 +32,10 @@ export function matrix({ rows, columns, at, caption, kind = "signed", largest = 
   );
 }
 
-/** The largest finite size of a number, so that colors can be compared. */
+/** The size of a number that gets the full color: the largest, in a picture of many cells the 99th percentile. */
 export function extreme(n, m, at) {
-  let top = 0;
-  for (let row = 0; row < n; row++)
-    for (let column = 0; column < m; column++) {
-      const size = Math.abs(at(row, column));
-      if (Number.isFinite(size) && size > top) top = size;
-    }
-  return top || 1;
+  const sizes = new Float64Array(n * m).map((_, i) => Math.abs(at(Math.floor(i / m), i % m))).filter(Number.isFinite).sort();
+  return sizes[n * m > MAX_TABLE_CELLS ? Math.floor(0.99 * (sizes.length - 1)) : sizes.length - 1] || 1;
 }
 
 /** Background of a number: transparency by its size, hue by its sign; the same scale everywhere. */
@@ -179,10 +174,28 @@ function tools(shape, caption, place) {
   return el(
     "div",
     { class: "tools" },
-    place && el("button", { type: "button", "aria-pressed": "false", on: { click: (event) => asTable(event.currentTarget, shape, place) } }, `123`),
-    el("button", { type: "button", on: { click: () => save(`${file}.csv`, csv(shape), "text/csv") } }, "CSV"),
-    el("button", { type: "button", on: { click: () => savePicture(`${file}.png`, shape) } }, "PNG"),
+    place && pushButton({ "aria-pressed": "false", on: { click: (event) => asTable(event.currentTarget, shape, place) } }, `123`),
+    pushButton({ on: { click: () => save(`${file}.csv`, csv(shape), "text/csv") } }, "CSV"),
+    pushButton({ on: { click: () => savePicture(`${file}.png`, shape) } }, "PNG"),
+    pushButton({ on: { click: () => save(`${file}.svg`, drawing(shape, caption), "image/svg+xml") } }, "SVG"),
   );
+}
+
+/** The matrix as a drawing with its labels, for slides and papers. */
+function drawing({ rows, columns, at, kind, top, hidden }, caption) {
+  const [size, left, above] = [16, 8 + 7 * Math.max(...rows.map((label) => label.length)), 30 + 7 * Math.max(...columns.map((label) => label.length))];
+  const cells = rows.flatMap((_, row) => columns.map((__, column) => {
+    const [hue, share] = hidden(row, column) ? ["--hatch", 0.4] : color(at(row, column), kind, top);
+    return svg("rect", { x: left + column * size, y: above + row * size, width: size - 1, height: size - 1, fill: colorOf(hue), "fill-opacity": share.toFixed(3) }, svg("title", {}, `${rows[row]}, ${columns[column]}: ${number(at(row, column), 4)}`));
+  }));
+  const ink = { fill: colorOf("--ink"), "font-family": "sans-serif", "font-size": 12 };
+  const picture = svg("svg", { viewBox: `0 0 ${left + columns.length * size + 10} ${above + rows.length * size + 10}`, width: left + columns.length * size + 10 },
+    svg("text", { ...ink, x: 4, y: 15 }, caption),
+    rows.map((label, row) => svg("text", { ...ink, x: left - 4, y: above + row * size + 12, "text-anchor": "end" }, label)),
+    columns.map((label, column) => svg("text", { ...ink, transform: `translate(${left + column * size + 12} ${above - 4}) rotate(-90)` }, label)),
+    cells,
+  );
+  return new XMLSerializer().serializeToString(picture);
 }
 
 function asTable(button, shape, place) {

@@ -3,6 +3,8 @@
 // A term is {tensor, index, value, factor}, and {weight: {tensor, index}} names the parameter that the factor is, if it
 // is one. A constant has no tensor: {tensor: null, index: [], value: 1, factor}.
 
+import { range } from "./engine.js";
+
 /** Position of an index in a row-major array. */
 export function offset(shape, index) {
   if (index.length !== shape.length) throw new Error(`an index of ${shape.length} numbers is needed`);
@@ -122,4 +124,3 @@ function linearTerms({ read, graph, weight }, node, row, out) {
   return found;
 }
 
-const range = (n) => [...Array(n).keys()];

@@ -12,6 +12,7 @@ import { DECODING_STATIONS } from "./decoding.js";
 import { BEAM_STATIONS } from "./beam.js";
 import { HEAD_STATIONS } from "./heads.js";
 import { WHAT_IF_STATIONS } from "./whatif.js";
+import { TRAINING_STATIONS } from "./training.js";
 
 export const STATIONS = [
   ...INPUT_STATIONS, // 0 sentence, 1 pieces, 2 embedding, 3 positions
@@ -21,4 +22,5 @@ export const STATIONS = [
   ...BEAM_STATIONS, // 18
   ...HEAD_STATIONS, // 19
   ...WHAT_IF_STATIONS, // 20
+  ...TRAINING_STATIONS, // 21
 ];

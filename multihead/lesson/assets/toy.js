@@ -1,6 +1,6 @@
 // "By hand": the worked examples of lectures and slides, with numbers that can be changed. No model is needed.
 
-import { el, number } from "./dom.js";
+import { el, heading, hint, number, para, pushButton } from "./dom.js";
 import { softmaxRows } from "./engine.js";
 
 // ------------------------------------------------------------------------------------------------------------ arithmetic
@@ -54,6 +54,29 @@ let numbers = null;
 const OPTIONS = { isScaled: false, isRounded: false, isMasked: true, isStrict: false, query: 1.4, sharpness: 2 };
 let options = OPTIONS;
 
+/** What differs from the slides, for the link: "x.0.1=5;mask.2.3=0;isScaled=1". */
+export function toyLink() {
+  if (!numbers) return "";
+  const slides = start();
+  const changed = (name, own, first) => (Array.isArray(own) ? own.flatMap((value, i) => changed(`${name}.${i}`, value, first[i])) : own === first ? [] : [`${name}=${Number(own)}`]);
+  return [...Object.entries(numbers), ...Object.entries(options)].flatMap(([name, own]) => changed(name, own, slides[name] ?? OPTIONS[name])).join(";");
+}
+
+/** Take over the numbers of a link; what is not a number of the slides is left out. */
+export function readToyLink(link) {
+  [numbers, options] = [start(), { ...OPTIONS }];
+  for (const [name, text] of link.split(";").map((part) => part.split("="))) {
+    const [key, ...index] = name.split(".");
+    let place = Object.hasOwn(numbers, key) ? numbers : Object.hasOwn(options, key) ? options : null;
+    const path = [key, ...index];
+    while (path.length > 1 && Array.isArray(place?.[path[0]])) place = place[path.shift()];
+    const [at, value] = [path[0], Number(text)];
+    if (path.length > 1 || !place || !Object.hasOwn(place, at) || at === "length" || !text || !Number.isFinite(value)) continue;
+    if (typeof place[at] === "boolean") place[at] = value !== 0;
+    else if (typeof place[at] === "number") place[at] = value;
+  }
+}
+
 const start = () => ({ ...copy(EXAMPLE), grid: copy(GRID), attended: copy(SLIDE_GRID), mask: SLIDE_GRID.map((row, i) => row.map((_, j) => j <= i)), values: copy(LOOK_UP.values) });
 
 export function renderToy(view) {
@@ -63,8 +86,8 @@ export function renderToy(view) {
     const focus = document.activeElement?.dataset?.cell;
     root.replaceChildren(
       el("h1", {}, text("toy.title")),
-      el("p", { class: "note" }, text("toy.intro")),
-      el("button", { type: "button", id: "toy-reset", class: "primary", on: { click: () => { [numbers, options] = [start(), OPTIONS]; draw(); } } }, text("toy.reset")),
+      hint(text("toy.intro")),
+      pushButton({ id: "toy-reset", class: "primary", on: { click: () => { [numbers, options] = [start(), OPTIONS]; draw(); } } }, text("toy.reset")),
       partA(view, draw),
       partB(view, draw),
       partC(view, draw),
@@ -72,6 +95,7 @@ export function renderToy(view) {
       mistakes(view),
     );
     if (focus) root.querySelector(`[data-cell="${focus}"]`)?.focus();
+    view.changed();
   };
   draw();
 }
@@ -104,7 +128,7 @@ function computed(name, caption, rows, { digits = 4, explain = null, labels = nu
   const cells = rows.map((row, i) => row.map((value, j) => {
     const shown = show(value, digits);
     if (!explain) return el("span", { "data-cell": `${name}-${i}-${j}` }, shown);
-    return el("button", { type: "button", "data-cell": `${name}-${i}-${j}`, on: { click: (event) => (event.target.closest("figure").querySelector("output").textContent = explain(i, j)) } }, shown);
+    return pushButton({ "data-cell": `${name}-${i}-${j}`, on: { click: (event) => (event.target.closest("figure").querySelector("output").textContent = explain(i, j)) } }, shown);
   }));
   return grid(name, caption, cells, labels, explain ? el("output", { class: "note", "aria-live": "polite" }) : null, columns);
 }
@@ -160,7 +184,7 @@ function partB({ text }, draw) {
       computed("grid-divided", text("toy.divided"), divided, { labels: WORDS }),
       computed("grid-slide", text("toy.slide"), SLIDE_GRID, { digits: 1, labels: WORDS }),
     ),
-    el("p", { class: "note" }, text("toy.sum", { sum: number(SLIDE_GRID[2].reduce((sum, x) => sum + x, 0), 1) })),
+    hint(text("toy.sum", { sum: number(SLIDE_GRID[2].reduce((sum, x) => sum + x, 0), 1) })),
   ]);
 }
 
@@ -168,7 +192,7 @@ function partB({ text }, draw) {
 function partC({ text }, draw) {
   const isVisible = (i, j) => (options.isStrict ? j < i : numbers.mask[i][j]);
   const masked = numbers.attended.map((row, i) => row.map((s, j) => (!options.isMasked || isVisible(i, j) ? s : -Infinity)));
-  const cells = masked.map((row, i) => row.map((value, j) => el("button", { type: "button", class: value === -Infinity ? "masked" : null, "data-cell": `mask-${i}-${j}`, "aria-pressed": String(value === -Infinity), on: { click: () => { numbers.mask[i][j] = !numbers.mask[i][j]; draw(); } } }, number(value, 1))));
+  const cells = masked.map((row, i) => row.map((value, j) => pushButton({ class: value === -Infinity ? "masked" : null, "data-cell": `mask-${i}-${j}`, "aria-pressed": String(value === -Infinity), on: { click: () => { numbers.mask[i][j] = !numbers.mask[i][j]; draw(); } } }, number(value, 1))));
   return section(text("toy.c"), [
     el("div", { class: "choices" }, toggle("toy-mask", text("toy.mask"), "isMasked", draw), toggle("toy-strict", text("toy.strict"), "isStrict", draw)),
     el("div", { class: "beside-toy" },
@@ -177,7 +201,7 @@ function partC({ text }, draw) {
       computed("masked-softmax", text("toy.softmax"), softmax(masked), { labels: WORDS }),
       grid("masked-slide", text("toy.slide"), SLIDE_MASKED.map((row) => row.map((value) => el("span", {}, value))), WORDS),
     ),
-    options.isStrict ? el("p", { class: "note" }, text("toy.nothing")) : "",
+    options.isStrict ? hint(text("toy.nothing")) : "",
   ]);
 }
 
@@ -210,13 +234,13 @@ function partD({ text }, draw) {
   ]);
 }
 
-const section = (title, children) => el("section", { class: "toy-part" }, el("h2", {}, title), children);
+const section = (title, children) => el("section", { class: "toy-part" }, heading(title), children);
 
 // "Spot the mistake": statements from texts about the paper, each with the numbers that decide.
 
 export const MISTAKES = ["scaleafter", "strict", "grid", "result", "rounded", "value", "additive", "compress", "complexity", "path", "bleu", "transpose", "everywhere", "align"];
 
 function mistakes({ text }) {
-  const items = MISTAKES.map((key, i) => el("details", { class: "question", id: `mistake-${key}` }, el("summary", {}, [`E${i + 1} · `, text(`mistake.${key}`)]), el("p", {}, text(`mistake.${key}.answer`))));
-  return section(text("toy.mistakes"), [el("p", { class: "note" }, text("toy.mistakes.intro")), ...items]);
+  const items = MISTAKES.map((key, i) => el("details", { class: "question", id: `mistake-${key}` }, el("summary", {}, [`E${i + 1} · `, text(`mistake.${key}`)]), para(text(`mistake.${key}.answer`))));
+  return section(text("toy.mistakes"), [hint(text("toy.mistakes.intro")), ...items]);
 }

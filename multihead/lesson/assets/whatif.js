@@ -1,11 +1,12 @@
 // Station 20: what if a part were missing? Each knob re-runs the model, and says what to look for.
 
-import { el, number } from "./dom.js";
+import { el, group, heading, hint, number, para, pushButton } from "./dom.js";
+import { range } from "./engine.js";
 import { bars } from "./figures.js";
 
 /** Sub-layers of the model by their names in the graph. */
 export function sublayers({ encoder_layers: n, decoder_layers: m }) {
-  const layers = (count, stack, names) => [...Array(count).keys()].flatMap((layer) => names.map((name) => `${stack}.${layer}.${name}`));
+  const layers = (count, stack, names) => range(count).flatMap((layer) => names.map((name) => `${stack}.${layer}.${name}`));
   return [...layers(n, "encoder", ["self", "ffn"]), ...layers(m, "decoder", ["self", "cross", "ffn"])];
 }
 
@@ -15,10 +16,11 @@ const some = (names, pattern) => new Set(names.filter((name) => pattern.test(nam
 /** What can be switched off: the changes that each knob makes. */
 export const KNOBS = {
   head: ({ sublayer, state }) => ({ heads: new Set([`${sublayer}:${state.head}`]) }),
-  heads: ({ sublayer, config }) => ({ heads: new Set([...Array(config.n_heads).keys()].map((head) => `${sublayer}:${head}`)) }),
+  heads: ({ sublayer, config }) => ({ heads: new Set(range(config.n_heads).map((head) => `${sublayer}:${head}`)) }),
   encoder: ({ config }) => ({ attention: some(attentionOf(config), /^encoder/) }),
   decoder: ({ config }) => ({ attention: some(attentionOf(config), /^decoder\.\d+\.self/) }),
   cross: ({ config }) => ({ attention: some(attentionOf(config), /cross$/) }),
+  memory: () => ({ memory: "mean" }),
   positions: () => ({ positions: false }),
   scale: () => ({ scale: false }),
   mask: () => ({ mask: false }),
@@ -31,11 +33,11 @@ function whatIf(view) {
   const { root, text, state, app, run } = view;
   const result = el("div", { class: "outcome", "aria-live": "polite" });
   const buttons = Object.keys(KNOBS).map((name) =>
-    el("button", { type: "button", "data-focus": `knob-${name}`, "aria-pressed": String(app.knob === name && app.knobRun === run), on: { click: () => turn(view, name, result, buttons) } }, text(`knob.${name}`)),
+    pushButton({ "data-focus": `knob-${name}`, "aria-pressed": String(app.knob === name && app.knobRun === run), on: { click: () => turn(view, name, result, buttons) } }, text(`knob.${name}`)),
   );
   root.append(
-    el("p", { class: "note" }, text("whatif.where", { name: view.sublayer, head: state.head + 1 })),
-    el("h2", {}, text("whatif.off")),
+    hint(text("whatif.where", { name: view.sublayer, head: state.head + 1 })),
+    heading(text("whatif.off")),
     el("div", { class: "choices" }, buttons),
     result,
     weightEditor(view, result),
@@ -69,8 +71,11 @@ async function compare(view, change, node, look) {
       el("dt", {}, text("whatif.after")), el("dd", { class: "after" }, after ? words : text("whatif.nothing")),
       el("dt", {}, text("whatif.difference")), el("dd", {}, number(difference, 3)),
     ),
-    el("p", { class: "note" }, look),
+    hint(look),
   );
+  if (change.positions !== false) return;
+  const order = await app.runner.run("reversed", request);
+  if (app.comparison === asked) node.append(para(text("whatif.reversed"), " ", el("bdi", {}, order.text), " ", text("whatif.scores", { own: number(order.own, 6), reversed: number(order.score, 6) })));
 }
 
 /** Type a weight into the attention matrix of the chosen head. */
@@ -89,14 +94,14 @@ function weightEditor(view, node) {
     const row = keys.map((_, column) => ({ head: state.head, query: Number(query.value), key: column, weight: column === Number(key.value) ? typed : rest > 1e-9 ? (at(column) * (1 - typed)) / rest : (1 - typed) / Math.max(1, keys.length - 1) }));
     compare(view, { weights: new Map([[sublayer, row]]) }, node, text("whatif.weight.look"));
   };
-  return el("div", {}, el("h2", {}, text("whatif.type")), el("p", { class: "knobs" }, query, key, weight, el("button", { type: "button", id: "apply-weight", class: "primary", on: { click: apply } }, text("whatif.apply"))));
+  return group(heading(text("whatif.type")), el("p", { class: "knobs" }, query, key, weight, pushButton({ id: "apply-weight", class: "primary", on: { click: apply } }, text("whatif.apply"))));
 }
 
 /** The importance of every head, measured by switching each one off. */
 function importance(view) {
   const { text, app, run, config, update } = view;
   const body = el("div");
-  const button = el("button", { type: "button", id: "importance", class: "primary" }, text("whatif.importance"));
+  const button = pushButton({ id: "importance", class: "primary" }, text("whatif.importance"));
   const draw = (rows) => {
     const items = [...rows].sort((a, b) => a.change - b.change).map(({ name, change }) => {
       const [sublayer, head] = name.split(":");
@@ -106,9 +111,9 @@ function importance(view) {
     body.replaceChildren(bars({ title: text("whatif.map"), items, format: (x) => number(x, 3) }));
   };
   button.addEventListener("click", async () => {
-    const names = attentionOf(config).flatMap((sublayer) => [...Array(config.n_heads).keys()].map((head) => `${sublayer}:${head}`));
+    const names = attentionOf(config).flatMap((sublayer) => range(config.n_heads).map((head) => `${sublayer}:${head}`));
     const progress = el("progress", { max: "1", value: "0" });
-    const cancel = el("button", { type: "button", class: "link", on: { click: () => { app.runner.cancel(); body.replaceChildren(); } } }, text("whatif.cancel"));
+    const cancel = pushButton({ class: "link", on: { click: () => { app.runner.cancel(); body.replaceChildren(); } } }, text("whatif.cancel"));
     body.replaceChildren(progress, " ", cancel);
     const request = { source: run.source, target: run.written.slice(0, -1), names };
     const rows = await app.runner.run("heads", request, (share) => (progress.value = share));
@@ -116,7 +121,7 @@ function importance(view) {
     draw(rows);
   });
   if (app.importance?.of === run) draw(app.importance.rows);
-  return el("div", {}, el("h2", {}, text("whatif.every")), button, body);
+  return group(heading(text("whatif.every")), button, body);
 }
 
 /** A sentence longer than any in training. */
@@ -124,13 +129,13 @@ function longer(view) {
   const { text, run, app, state } = view;
   const output = el("p", { class: "after" });
   const count = el("input", { type: "number", id: "copies", min: "1", max: "6", value: "4", "aria-label": text("whatif.copies") });
-  const button = el("button", { type: "button", class: "primary", id: "repeat", on: { click: async () => {
+  const button = pushButton({ class: "primary", id: "repeat", on: { click: async () => {
     const copies = Math.min(6, Math.max(1, Number(count.value) || 1));
     const request = { text: Array(copies).fill(run.text).join(" "), options: { beam: Math.min(2, state.beam), alpha: state.alpha } };
     output.textContent = "…";
     output.textContent = (await app.runner.run("translate", request)).text;
   } } }, text("whatif.repeat"));
-  return el("div", {}, el("h2", {}, text("whatif.longer")), el("p", { class: "knobs" }, count, button), output, el("p", { class: "note" }, text("whatif.longer.look")));
+  return group(heading(text("whatif.longer")), el("p", { class: "knobs" }, count, button), output, hint(text("whatif.longer.look")));
 }
 
 export const WHAT_IF_STATIONS = [{ key: "whatif", needsModel: true, map: ({ side }) => ({ encoder: "encoder.self", decoder: "decoder.self", cross: "decoder.cross" })[side], parts: [], paper: "§4", formula: [], code: "attention_weights", sides: ["encoder", "decoder", "cross"], layers: true, heads: true, render: whatIf }];

@@ -1,7 +1,8 @@
 // Long computations off the main thread. Where workers are refused (some browsers do, for files), they run here instead.
 
 import { build, translate } from "./model.js";
-import { forcedScores } from "./search.js";
+import { beamSearch, forcedScores } from "./search.js";
+import { END } from "./tokenizer.js";
 
 /** Jobs by name: each takes the model's parts and a request, and may report progress. */
 export const JOBS = {
@@ -11,6 +12,12 @@ export const JOBS = {
   outcome: ({ model, tokenizer }, { text, options, source, target, change }) => {
     const total = (what) => forcedScores(model, source, target, what).reduce((sum, score) => sum + score, 0);
     return { after: translate(model, tokenizer, text, { ...options, change }).text, difference: total(change) - total() };
+  },
+
+  /** The translation by a changed model of the same pieces in the opposite order, and the scores of both orders. */
+  reversed: ({ model, tokenizer }, { source, options, change }) => {
+    const [own, other] = [source, [...source.slice(0, -1).reverse(), END]].map((ids) => beamSearch(model, ids, { ...options, change }).hypotheses[0]);
+    return { text: tokenizer.decode(other.ids).trim(), own: own.score, score: other.score };
   },
 
   /** Change in the log-probability of a translation when each head is switched off, one after the other. */

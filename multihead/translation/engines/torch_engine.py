@@ -97,10 +97,10 @@ class TorchEngine:
 
         shares_cores = len(batches) == 1 and models[0].config.d_model >= WIDE_MODEL
         if self._device.type != "cpu" or n_threads == 1 or shares_cores:
-            with _torch_threads(n_threads):
+            with torch_threads(n_threads):
                 found = [search_batch(batch) for batch in batches]
         else:
-            with _torch_threads(1), ThreadPoolExecutor(n_threads) as pool:
+            with torch_threads(1), ThreadPoolExecutor(n_threads) as pool:
                 found = list(pool.map(search_batch, batches))
         results = {
             place: result
@@ -111,7 +111,7 @@ class TorchEngine:
 
 
 @contextlib.contextmanager
-def _torch_threads(n_threads: int) -> Iterator[None]:
+def torch_threads(n_threads: int) -> Iterator[None]:
     """Let torch use this many threads per operation, also in threads that are started inside."""
     before = torch.get_num_threads()
     torch.set_num_threads(n_threads)
