@@ -37,9 +37,8 @@ def explain_command(
         folder = ModelFolder.open(find_model(model or "lesson"))
         roles = measure_roles(folder) if is_installed("torch") else None
         if not write_lesson(folder, text, output, roles):
-            say(
-                "The page carries the numbers of one sentence instead of the model, which is too large or of another kind."
-            )
+            reason = "which is too large or of another kind"
+            say(f"The page carries the numbers of one sentence instead of the model, {reason}.")
     say(f"written to {output}")
     if open_page:
         typer.launch(output.resolve().as_uri())

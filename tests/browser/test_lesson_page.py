@@ -345,7 +345,7 @@ def test_the_lesson_has_sixty_sentences_with_their_translations() -> None:
         ("const a = b + +c; // a comment\n", "const a=b+ +c;"),
         ('f("a  // b", `x  ${y}`, /[/ ]  "/);\n', 'f("a  // b",`x  ${y}`,/[/ ]  "/);'),
         ("if (a) {\n  b();\n  return [\n    1,\n  ];\n}\nelse c / d;\n", "if(a){b();return[1]}\nelse c/d;"),
-        ("a - -b; typeof x; x in y\n", "a- -b;typeof x;x in y\n"),
+        ("a - -b; typeof x; x in y\n", "a- -b;typeof x;x in y"),
     ],
 )
 def test_a_script_loses_only_what_a_browser_does_not_need(source: str, expected: str) -> None:

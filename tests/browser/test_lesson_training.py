@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 pytestmark = [pytest.mark.browser, pytest.mark.xdist_group("browser")]
 
-SOURCE, TARGET = "The old woman gave the child an apple.", "Die Frau gab dem Kind einen Apfel, oder?"
+SOURCE, TARGET = "The old woman gave the child an apple.", "Die Frau gab dem Kind einen Apfel, nicht wahr?"
 SMOOTHING = 0.1
 FORCED = """([source, target]) => {
   const {model, tokenizer} = lesson.app;

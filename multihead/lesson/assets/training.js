@@ -171,7 +171,7 @@ function adam({ text, app, model, config, about, run }, { hidden, written, loss,
   );
 }
 
-/** §5.4: what dropout does to the first rows of the encoder's input; which entries are hit is drawn anew for each step. */
+/** §5.4: what dropout does to the first rows of the encoder's input; each step hits other entries. */
 function dropout({ text, tensor, run, config }) {
   const next = uniforms(5);
   const { data } = tensor("source.input");

@@ -76,7 +76,7 @@ const leaves = (node) => (node.children ? node.children.flatMap(leaves) : [node.
 /** The sequence that the decoder has to write: brackets with their labels, and a mark for every word. */
 const linearized = (node) => (node.children ? [`(${node.label}`, ...node.children.flatMap(linearized), `)${node.label}`] : ["XX"]);
 
-/** Labelled brackets in common, and F1. */
+/** Labeled brackets in common, and F1. */
 export function bracketScore(gold, found) {
   const left = spans(gold);
   const matches = spans(found).filter((span) => left.includes(span) && left.splice(left.indexOf(span), 1)).length;
