@@ -2,5 +2,6 @@
 
 `attention_maps` (the weights of a sentence, and word alignment), `trace` (every tensor of a pass, recorded with forward
 hooks; needs torch), `record` (attention maps as a view of the trace; needs torch), `page` (a self-contained HTML page),
-`picture` (a PNG).
+`picture` (a PNG). `head_roles` says what each
+head does over many sentences.
 """
