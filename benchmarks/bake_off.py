@@ -110,6 +110,14 @@ ENTRIES: dict[str, Settings] = {
         "model.d_k": 128,
         "model.d_v": 128,
     },
+    "as neural-gpu": {
+        "model.system": "neural-gpu",
+        "model.positions": "none",
+        "model.d_model": 64,
+        "model.encoder_layers": 2,
+        "model.decoder_layers": 2,
+    },
+    "as memory-network (a bag of words here)": {"model.system": "memory-network", "model.encoder_layers": 3},
     "as bytenet": {
         **both("dilated"),
         "model.positions": "none",

@@ -42,8 +42,8 @@ ValidTarget = Annotated[Path | None, typer.Option(help="Its translation.")]
 Preset = Annotated[
     str | None,
     typer.Option(
-        help="tiny, small, thorough, base, big, small-fast, base-fast, rnn, rnn-attention, convs2s, bytenet "
-        "or table3-....  [default: fits text and time]"
+        help="tiny, small, thorough, base, big, small-fast, base-fast, rnn, rnn-attention, convs2s, bytenet, "
+        "neural-gpu, memory-network or table3-....  [default: fits text and time]"
     ),
 ]
 VocabSize = Annotated[

@@ -136,6 +136,27 @@ PRESETS: dict[str, Settings] = {
         "model.encoder_layers": 5,
         "model.decoder_layers": 5,
     },
+    "neural-gpu": {
+        **_PRE_TRANSFORMER,
+        "model.system": "neural-gpu",
+        "model.positions": "none",
+        "model.d_model": 96,
+        "model.encoder_layers": 2,
+        "model.decoder_layers": 2,
+        "data.batch_tokens": 1024,
+        "train.clip_norm": 0.5,
+    },
+    "memory-network": {
+        **_PRE_TRANSFORMER,
+        "model.system": "memory-network",
+        "model.d_model": 64,
+        "model.d_ff": 128,
+        "model.d_k": 64,
+        "model.d_v": 64,
+        "model.encoder_layers": 3,  # hops
+        "model.decoder_layers": 1,
+        "data.batch_tokens": 2048,
+    },
     # Table 3, row by row; everything else is as in base.
     "table3-a-h1": {"model.n_heads": 1, "model.d_k": 512, "model.d_v": 512},
     "table3-a-h4": {"model.n_heads": 4, "model.d_k": 128, "model.d_v": 128},

@@ -55,6 +55,10 @@ class ModelConfig:
         Literal["scaled", "dot", "additive", "general", "concat", "location", "local-p"],
         "attention score: §3.2.1, without the square root, additive (Bahdanau), or another one of Luong",
     ] = "scaled"
+    system: Annotated[
+        Literal["transformer", "neural-gpu", "memory-network"],
+        "architecture: the paper's and variants of its parts, or an earlier one",
+    ] = "transformer"
     cross: Annotated[
         Literal["attention", "convs2s", "last", "mean"],
         "how the decoder sees the source: attention, that of ConvS2S, or one vector (no attention)",
@@ -67,6 +71,8 @@ class ModelConfig:
     projected_length: Annotated[Positive, "linformer: length to which keys and values are projected"] = 64
     global_tokens: Annotated[Count, "bigbird: number of first positions that see all and are seen by all"] = 2
     random_blocks: Annotated[Count, "bigbird: number of random blocks that each block sees"] = 1
+    image_width: Annotated[Positive, "neural-gpu: width of the image that is as long as the sentence"] = 4
+    fact_end_id: Annotated[Count, "memory-network: id of the piece that ends a fact; set when a run starts"] = 0
     attention_bias: Annotated[bool, "biases in the projections of attention"] = False
     output_bias: Annotated[bool, "a bias on the logits"] = False
     tie_embeddings: Annotated[
@@ -84,6 +90,7 @@ class ModelConfig:
                 f"model.decoder_mixer={self.decoder_mixer}: {name} is not causal; use it in the encoder only"
             )
         self._check_cross()
+        self._check_system()
         # Relative positions are part of scaled attention scores over all distances.
         required = {"attention_score": "scaled", "encoder_mixer": "attention", "decoder_mixer": "attention"}
         for name, value in required.items() if self.positions in ("relative", "tree") else ():
@@ -104,15 +111,29 @@ class ModelConfig:
                 f"{self.cross} removes"
             )
 
+    def _check_system(self) -> None:
+        """Refuse variants of parts that another system does not have."""
+        if self.system == "transformer":
+            return
+        required = {"cross": "attention", "attention_score": "scaled", "encoder_mixer": "attention"}
+        if self.system == "neural-gpu":
+            required["decoder_mixer"] = "attention"
+        for name, value in required.items():
+            if getattr(self, name) != value:
+                raise UsageError(f"model.{name}={getattr(self, name)} has no meaning with model.system={self.system}")
+        if self.positions in ("relative", "tree"):
+            raise UsageError(f"model.positions={self.positions} has no meaning with model.system={self.system}")
+
     @property
     def attends_to_source(self) -> bool:
         """Whether the decoder attends to the source, so that words can be aligned."""
-        return self.cross in ("attention", "convs2s")
+        return self.system == "transformer" and self.cross in ("attention", "convs2s")
 
     @property
     def variants(self) -> list[str]:
         """The settings that replace a layer of the paper by one of `multihead.model.variants`."""
         paper = {
+            "system": "transformer",
             "attention_score": "scaled",
             "cross": "attention",
             "encoder_mixer": "attention",

@@ -24,6 +24,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from multihead.errors import UserError
 from multihead.model.transformer import (
     DecoderLayer,
     EncoderLayer,
@@ -34,6 +35,8 @@ from multihead.model.transformer import (
     Transformer,
 )
 from multihead.model.variants.luong import LocalP
+from multihead.model.variants.memory_network import MemoryNetwork
+from multihead.model.variants.neural_gpu import NeuralGPU
 from multihead.model.variants.scores import DotProduct
 
 Recorded = dict[str, Tensor]
@@ -68,17 +71,32 @@ def record_trace(
     model: Transformer, source_ids: list[int], target_ids: list[int], source_heads: list[int] | None = None
 ) -> Trace:
     """Record a teacher-forced pass; ids come with their control symbols, as `Transformer.forward` takes them."""
+    if isinstance(model, NeuralGPU):
+        raise UserError("a Neural GPU has no attention, and no layers that could be shown")
     device = next(model.parameters()).device
     source, target = (torch.tensor([ids], device=device) for ids in (source_ids, target_ids))
     heads = None if source_heads is None else torch.tensor([source_heads], device=device)
     tensors: Recorded = {}
     with evaluating(model), _recording(model, tensors):
         logits = model(source, target, heads)
+    if isinstance(model, MemoryNetwork):
+        tensors |= _hops(model, source, target)
     _record_embeddings(model, source, "source", model.source_embedding, tensors)
     _record_embeddings(model, target, "target", model.target_embedding, tensors)
     tensors |= {"logits": logits, "probabilities": logits.float().softmax(dim=-1)}
     arrays = {name: tensor.squeeze(0).float().cpu().numpy() for name, tensor in tensors.items()}
     return Trace(arrays, source_ids, target_ids)
+
+
+def _hops(model: MemoryNetwork, source: Tensor, target: Tensor) -> Recorded:
+    """Return the hops as layers of an encoder that is the same for every token, the last one also as what words see."""
+    hops = model.hop_weights(source)  # 1 1 S
+    tensors = {
+        f"encoder.{n}.self.weights": hop.unsqueeze(1).expand(-1, -1, hop.size(-1), -1) for n, hop in enumerate(hops)
+    }
+    for n in range(len(model.decoder)):
+        tensors[f"decoder.{n}.cross.weights"] = hops[-1].unsqueeze(1).expand(-1, -1, target.size(1), -1)
+    return tensors
 
 
 def _record_embeddings(model: Transformer, ids: Tensor, side: str, embedding: nn.Embedding, tensors: Recorded) -> None:
@@ -107,8 +125,9 @@ def _recording(model: Transformer, tensors: Recorded) -> Iterator[None]:
     def watch(module: object, hook: Callable[..., None]) -> None:
         handles.append(cast(nn.Module, module).register_forward_hook(hook, with_kwargs=True))
 
-    for number, layer in enumerate(cast("list[EncoderLayer]", model.encoder)):
-        _watch_layer(layer, f"encoder.{number}", ("self", "ffn"), tensors, watch)
+    for number, layer in enumerate(model.encoder):
+        if isinstance(layer, EncoderLayer):
+            _watch_layer(layer, f"encoder.{number}", ("self", "ffn"), tensors, watch)
     for number, block in enumerate(cast("list[DecoderLayer]", model.decoder)):
         _watch_layer(block, f"decoder.{number}", ("self", "cross", "ffn"), tensors, watch)
     for side, stack in (("source", model.encoder), ("target", model.decoder)):

@@ -97,6 +97,7 @@ def can_run_in_a_page(folder: ModelFolder) -> bool:
     can_compute = {
         "encoder_mixer": ("attention",),
         "decoder_mixer": ("attention",),
+        "system": ("transformer",),
         "cross": ("attention",),
         "attention_score": ("scaled", "dot", "additive"),
         "positions": ("sinusoidal", "learned", "none"),

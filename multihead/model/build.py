@@ -10,6 +10,8 @@ from multihead.model.variants.convolution import Convolution
 from multihead.model.variants.cross import ConvS2S, ConvS2SAttention, SingleVector
 from multihead.model.variants.efficient_attention import Linformer, SparseAttention
 from multihead.model.variants.luong import KeylessAttention
+from multihead.model.variants.memory_network import MemoryNetwork
+from multihead.model.variants.neural_gpu import NeuralGPU
 from multihead.model.variants.recurrent import Recurrent
 from multihead.model.variants.scores import RelativeScore, make_score
 from multihead.model.variants.tree import Tree
@@ -45,9 +47,14 @@ def cross_attention(config: ModelConfig) -> Cross:
         return ConvS2SAttention(config)
     if config.cross in ("last", "mean"):
         return SingleVector(config, config.cross)
+    if config.system == "memory-network":
+        return SingleVector(config, "last")  # the only one
     if config.attention_score == "location":
         return KeylessAttention(config)
     return MultiHeadAttention(config, make_score(config, of_source=True))
+
+
+SYSTEMS: dict[str, type[Transformer]] = {"neural-gpu": NeuralGPU, "memory-network": MemoryNetwork}
 
 
 def build_model(config: ModelConfig) -> Transformer:
@@ -58,4 +65,5 @@ def build_model(config: ModelConfig) -> Transformer:
         cross=lambda: cross_attention(config),
         structure=Tree(config) if config.positions == "tree" else None,
     )
-    return (ConvS2S if config.cross == "convs2s" else Transformer)(config, blocks)
+    model = ConvS2S if config.cross == "convs2s" else SYSTEMS.get(config.system, Transformer)
+    return model(config, blocks)

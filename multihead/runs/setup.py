@@ -106,7 +106,15 @@ def resolve_run(request: TrainingRequest, open_corpus: OpenCorpus, log: Log, n_p
     sizer = Sizer(layers, corpus, n_processes)
     name, fitting = _fit(request, base, sizer, log)
     resolved = resolve([*layers, *fitting])
+    if resolved.config.model.system == "memory-network":
+        resolved = resolve([*layers, *fitting, _fact_layer(corpus)])
     return NewRun(resolved=resolved, preset=name, base=base, corpus=corpus, sizer=sizer)
+
+
+def _fact_layer(corpus: Corpus) -> Layer:
+    """Return which piece of the vocabulary ends a fact: a full stop after a space."""
+    *_, stop = SubwordTokenizer.load(corpus.folder / "tokenizer.json").encode("a .")
+    return Layer(Source.FIXED, {"model.fact_end_id": stop}, f"corpus {corpus.folder}")
 
 
 def _initial_layers(request: TrainingRequest) -> tuple[BaseModel | None, list[Layer]]:

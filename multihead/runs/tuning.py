@@ -70,7 +70,7 @@ class Tuner:
     def tune(self, train: TrainConfig, candidates: Sequence[Shortlist]) -> Tuned:
         """Return the best search settings; `candidates` are shortlists, smallest first."""
         alpha = self.best_alpha() if train.alpha == "auto" else train.alpha
-        search = ModelSearch(alpha=alpha, split=not self._has_documents(), alignment_layer=self.best_alignment_layer())
+        search = ModelSearch(alpha=alpha, split=not self._has_documents(), alignment_layer=self._alignment_layer())
         return Tuned(search, self._cheapest(candidates, alpha))
 
     def best_alpha(self) -> float:
@@ -81,6 +81,9 @@ class Tuner:
         results = self._search(SearchConfig(alpha=SEARCH_ALPHA, n_best=BEAM), None)
         scores = {alpha: self._bleu([_best(result, alpha) for result in results]) for alpha in ALPHAS}
         return min(alpha for alpha in ALPHAS if scores[alpha] >= max(scores.values()) - TIE_BLEU)
+
+    def _alignment_layer(self) -> int | None:
+        return self.best_alignment_layer() if self._model.config.attends_to_source else None
 
     def best_alignment_layer(self) -> int:
         """Return the decoder layer that aligns the words of validation pairs best."""

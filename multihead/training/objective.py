@@ -1,11 +1,9 @@
 """The objective: a module from a batch to its loss."""
 
-from typing import cast
-
 import torch
 from torch import Tensor, nn
 
-from multihead.model.transformer import DecoderLayer, Transformer
+from multihead.model.transformer import Transformer
 from multihead.text.tokenizer import PAD_ID
 from multihead.training.batch import Batch
 from multihead.training.loss import linear_smoothed_loss
@@ -32,7 +30,7 @@ class Objective(nn.Module):
     def shard_units(self) -> list[nn.Module]:
         """Return the modules that FSDP gathers one at a time, inner ones first."""
         # Keys and values of the memory are projected for all layers before the first one runs.
-        cross = [cast(DecoderLayer, layer).cross_attention for layer in self.model.decoder]
+        cross = [getattr(layer, "cross_attention", None) for layer in self.model.decoder]
         modules = [getattr(attention, name, None) for attention in cross for name in ("w_k", "w_v")]
         projections = [module for module in modules if module is not None]
         return [*projections, *self.model.encoder, *self.model.decoder]

@@ -7,4 +7,5 @@ token at a time if it is given a `LayerCache`. Padding comes after all real toke
 `scores` (dot product, additive, relative positions), `luong` (general, concat, location, local-p), `cross` (what a
 decoder sees of the source without attention, or as in ConvS2S), `efficient_attention` (local, BigBird, Linformer),
 `recurrent` (LSTM, GRU), `convolution` (plain, dilated, separable, gated), `tree` (positions from dependency trees).
+Two are systems of their own: `neural_gpu` and `memory_network`.
 """

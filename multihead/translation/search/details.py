@@ -76,7 +76,7 @@ class ForcedPass:
         if not self.outputs.size(1):
             return list(self.hypotheses)
         passes = [self._decode(model, alignment_layer) for model in models]
-        weights = passes[0][1] if models[0].config.attends_to_source else None  # N T S
+        weights = passes[0][1]  # N T S
         log_probs = torch.stack(
             [self._log_probs(model, hidden) for model, (hidden, _) in zip(models, passes, strict=True)]
         )
@@ -91,10 +91,12 @@ class ForcedPass:
             for row, one in enumerate(self.hypotheses)
         ]
 
-    def _decode(self, model: Transformer, alignment_layer: int) -> tuple[Tensor, Tensor]:
+    def _decode(self, model: Transformer, alignment_layer: int) -> tuple[Tensor, Tensor | None]:
         """Return the decoder's output (N T D), and the cross-attention of a layer as the mean of its heads (N T S)."""
-        memory, memory_mask = model.encode(self.source_ids, self.source_heads)
         inputs = torch.cat([torch.full_like(self.outputs[:, :1], BOS_ID), self.outputs[:, :-1]], dim=1)
+        if not model.config.attends_to_source:
+            return model.hidden(self.source_ids, inputs, self.source_heads), None
+        memory, memory_mask = model.encode(self.source_ids, self.source_heads)
         x = embedded = model.embed(model.target_embedding, inputs)
         mask = torch.ones(x.size(1), x.size(1), dtype=torch.bool, device=x.device).tril()
         layers = cast(Sequence[DecoderLayer], model.decoder)
