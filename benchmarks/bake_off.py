@@ -114,6 +114,7 @@ ENTRIES: dict[str, Settings] = {
         "model.system": "neural-gpu",
         "model.positions": "none",
         "model.d_model": 64,
+        "model.image_width": 1,
         "model.encoder_layers": 2,
         "model.decoder_layers": 2,
     },
