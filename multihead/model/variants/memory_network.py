@@ -71,10 +71,10 @@ class MemoryNetwork(Transformer):
         index = torch.arange(max(1, int(n_facts.max())), device=source_ids.device).unsqueeze(1)  # N 1
         tokens = (number.unsqueeze(1) == index) & (index < n_facts.unsqueeze(1))  # B N S
         asks = (number == n_facts) & is_text  # B S
-        texts = torch.cat([tokens, asks.unsqueeze(1)], dim=1)  # B N+1 S
-        weights = place_weights(texts.to(self.key_ages.dtype), self.config.d_model)  # B N+1 S D
-        sums = torch.einsum("bnsd,bsd->bnd", weights, self.dropout(self.source_embedding(source_ids)))
-        values = torch.einsum("bnsd,bsd->bnd", weights[:, :-1], self.dropout(self.value_embedding(source_ids)))
+        texts = torch.cat([tokens, asks.unsqueeze(1)], dim=1).to(self.key_ages.dtype)  # B N+1 S
+        weights = place_weights(texts, self.config.d_model)  # B S D
+        sums = texts @ (weights * self.dropout(self.source_embedding(source_ids)))  # B N+1 D
+        values = texts[:, :-1] @ (weights * self.dropout(self.value_embedding(source_ids)))  # B N D
         age = (n_facts - 1 - index.mT).clamp(0, MAX_FACTS - 1)  # B N
         return Facts(
             keys=sums[:, :-1] + self.key_ages[age],
@@ -96,12 +96,11 @@ class MemoryNetwork(Transformer):
         return weights
 
 
-def place_weights(tokens: Tensor, width: int) -> Tensor:
-    """Return the weight of each token in its text (B N S D): (1 - j/J) - (k/D)(1 - 2j/J) for word j of J, dimension k.
+def place_weights(texts: Tensor, width: int) -> Tensor:
+    """Return the weight of each token (B S D): (1 - j/J) - (k/D)(1 - 2j/J) for word j of J in its text, dimension k.
 
-    `tokens` (B N S) is 1 where a token is a part of the text.
+    `texts` (B N S) is 1 where a token is a part of the text; no token is a part of two.
     """
-    j = tokens.cumsum(dim=2) / tokens.sum(dim=2, keepdim=True).clamp_min(1)  # B N S
-    k = torch.arange(1, width + 1, device=tokens.device, dtype=tokens.dtype) / width  # D
-    j = j.unsqueeze(-1)
-    return ((1 - j) - k * (1 - 2 * j)) * tokens.unsqueeze(-1)
+    j = (texts.cumsum(dim=2) / texts.sum(dim=2, keepdim=True).clamp_min(1) * texts).sum(dim=1).unsqueeze(-1)  # B S 1
+    k = torch.arange(1, width + 1, device=texts.device, dtype=texts.dtype) / width  # D
+    return (1 - j) - k * (1 - 2 * j)
