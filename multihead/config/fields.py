@@ -87,7 +87,32 @@ def convert(name: str, kind: Any, value: object) -> Any:
     try:
         return _validator(kind).validate_python(value)
     except ValidationError as error:
-        raise UsageError(f"{name}={value}: {error.errors()[0]['msg']}") from None
+        raise UsageError(f"{name}={value} {_requirement(error)}") from None
+
+
+# What a value must be, by pydantic's name of the error and its details.
+_REQUIREMENTS = {
+    "greater_than_equal": "must be at least {ge:g}",
+    "greater_than": "must be more than {gt:g}",
+    "less_than_equal": "must be at most {le:g}",
+    "less_than": "must be less than {lt:g}",
+    "int_parsing": "must be a whole number",
+    "int_type": "must be a whole number",
+    "int_from_float": "must be a whole number",
+    "float_parsing": "must be a number",
+    "float_type": "must be a number",
+    "bool_parsing": "must be true or false",
+    "bool_type": "must be true or false",
+    "string_type": "must be text",
+    "literal_error": "must be {expected}",
+}
+
+
+def _requirement(error: "ValidationError") -> str:
+    """Return what is wrong with a value, in our words where there are some."""
+    first = error.errors()[0]
+    known = _REQUIREMENTS.get(first["type"])
+    return known.format(**first.get("ctx", {})) if known else f"is invalid: {first['msg']}"
 
 
 def format_validation_error(error: "ValidationError") -> str:

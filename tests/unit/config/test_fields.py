@@ -48,7 +48,7 @@ def test_other_values_are_converted() -> None:
 
 @pytest.mark.parametrize(("name", "value"), [("beam", 0), ("alpha", -0.5), ("top_p", 0.0), ("top_p", 1.5)])
 def test_a_value_outside_of_its_bounds_is_refused_by_name(name: str, value: float) -> None:
-    with pytest.raises(UsageError, match=rf"^{name}={value}: Input should be (greater|less) than"):
+    with pytest.raises(UsageError, match=rf"^{name}={value} must be (at least|more than|at most|less than)"):
         search_config(**{name: value})
 
 

@@ -92,7 +92,7 @@ def test_old_names_in_config_json_are_read_without_a_hint(capsys: pytest.Capture
     ("settings", "message"),
     [
         ({"train.warmpu": 1}, "did you mean 'train.warmup'"),
-        ({"train.warmup": "soon"}, "train.warmup=soon: Input should be a valid integer"),
+        ({"train.warmup": "soon"}, "train.warmup=soon must be a whole number"),
         ({"warmup": 1}, "there is no setting 'warmup'"),
     ],
 )
