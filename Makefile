@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 # Two test processes with one thread each: more threads than cores would wait for each other.
 PYTEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --dist loadgroup
 
-.PHONY: demo test test-all check static site docs chromium hooks
+.PHONY: demo test test-all gauntlet check static site docs chromium hooks
 
 $(VENV)/installed: pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
@@ -33,6 +33,9 @@ test: static chromium  ## what CI runs
 
 test-all: $(VENV)/installed chromium  ## everything, with branch coverage
 	$(PYTEST) --cov --cov-report=term-missing:skip-covered
+
+gauntlet: $(VENV)/installed  ## attacks at full size: kills, full disks, damage, hostile files, server abuse; prints a table
+	OMP_NUM_THREADS=1 $(BIN)/python -m tests.gauntlet
 
 check: $(VENV)/installed  ## before a commit, in two minutes: format, the static checks, fast tests of every package
 	$(BIN)/ruff format --quiet .

@@ -118,6 +118,11 @@ def is_verbose() -> bool:
     return _Verbosity.verbose
 
 
+def printable(text: str) -> str:
+    """Escape control characters, which a file of unknown origin could send to the terminal; keep tabs and newlines."""
+    return re.sub("[\x00-\x08\x0b-\x1f\x7f-\x9f]", lambda match: ascii(match[0])[1:-1], text)
+
+
 def say(line: str) -> None:
     """Print a line to stderr, unless the user asked for quiet."""
     if not _Verbosity.quiet:
@@ -176,13 +181,19 @@ def run_and_report_errors(command: Callable[[], object]) -> None:
         raise
     except OSError as error:
         _fail(_describe(error), status=1)
+    except MemoryError as error:
+        _fail(f"not enough memory{f': {error}' if str(error) else ''}", status=1)
     except KeyboardInterrupt:
         _fail("interrupted", status=130)
 
 
+# The second message is that of numpy.
+_FULL_DISK = r"No space left|\d+ requested and \d+ written"
+
+
 def _describe(error: OSError) -> str:
     """Return the message of a failed file operation, and what to do."""
-    if error.errno == errno.ENOSPC or "No space left" in str(error):
+    if error.errno == errno.ENOSPC or re.search(_FULL_DISK, str(error)):
         advice = "; the disk is full: free some space and run the same command again"
     elif error.errno in (errno.EACCES, errno.EPERM, errno.EROFS):
         advice = "; change its permissions or choose another place"
@@ -206,5 +217,5 @@ def _end_quietly() -> NoReturn:
 
 
 def _fail(message: str, status: int) -> NoReturn:
-    print(f"multihead: {message}", file=sys.stderr)
+    print(printable(f"multihead: {message}"), file=sys.stderr)
     sys.exit(status)

@@ -103,6 +103,15 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker(pytest.mark.long)
 
 
+@pytest.fixture(scope="session", autouse=True)
+def cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A cache of the tests' own, which their subprocesses use as well."""
+    base = tmp_path_factory.getbasetemp()
+    folder = (base.parent if "PYTEST_XDIST_WORKER" in os.environ else base) / "cache"
+    os.environ["XDG_CACHE_HOME"] = str(folder)
+    return folder
+
+
 @pytest.fixture(scope="session")
 def toy_text(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
     return write_pairs(tmp_path_factory.mktemp("toy"), copy_or_reverse(120, seed=1))

@@ -24,9 +24,9 @@ PACKAGE = ROOT / "multihead"
 
 # A package imports only from those before it.
 ORDER = (
-    *("errors", "console", "concurrency", "config", "text", "storage", "figures", "data", "tasks", "hardware", "model"),
-    *("inspection", "interop", "translation", "evaluation", "lesson", "distributed", "training", "runs"),
-    *("bulk", "serve", "bench", "paper", "__init__", "cli", "__main__"),
+    *("errors", "console", "concurrency", "untrusted", "config", "text", "storage", "figures", "data", "tasks"),
+    *("hardware", "model", "inspection", "interop", "translation", "evaluation", "lesson", "distributed", "training"),
+    *("runs", "bulk", "serve", "bench", "paper", "__init__", "cli", "__main__"),
 )
 
 # The modules and packages that need torch as soon as they are imported. All others are imported without it.

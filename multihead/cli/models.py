@@ -7,7 +7,7 @@ from typing import Annotated, Any
 import typer
 
 from multihead.cli.options import Json, Model, Quiet, Verbose
-from multihead.console import say, say_detail, set_verbosity
+from multihead.console import printable, say, say_detail, set_verbosity
 
 
 def _info_text(facts: dict[str, Any]) -> str:
@@ -70,14 +70,26 @@ def info_command(
             "--update", help="Of hf:owner/name: ask the hub for its newest version, and use that from now on."
         ),
     ] = False,
+    verify: Annotated[
+        bool, typer.Option("--verify", help="Compare every file of a model or a prepared corpus with SHA256SUMS.")
+    ] = False,
     as_json: Json = False,
 ) -> None:
     """Say what a model is: shape, parameters, languages, data, training cost, scores."""
+    from multihead.data.shards import is_corpus, verify_corpus
     from multihead.interop.hub import find_model, is_on_hub
     from multihead.storage.model_folder import ModelFolder
 
     folder = find_model(model, update)
-    facts = ModelFolder.open(folder).facts()
+    if verify and is_corpus(folder):
+        print(f"verified: {', '.join(verify_corpus(folder))}")
+        return
+    stored = ModelFolder.open(folder)
+    if verify:
+        names = stored.verify()
+        stored.weights(), stored.tokenizer(), stored.shortlist()
+        say(f"verified: {', '.join(names)}")
+    facts = stored.facts()
     if is_on_hub(model):  # the folder has the name of the commit
         facts |= {"model": model, "commit": folder.name}
-    print(json.dumps(facts, indent=2, ensure_ascii=False) if as_json else _info_text(facts))
+    print(json.dumps(facts, indent=2, ensure_ascii=False) if as_json else printable(_info_text(facts)))

@@ -14,12 +14,18 @@ from multihead.errors import UsageError
 Settings = Mapping[str, object]  # by dotted name: {"train.warmup": 8000}
 
 MAX_ALPHA = 20.0  # of a larger one, the length penalty of a long sentence could overflow
+MAX_POSITION_TABLE = 1 << 26  # numbers in the table of positions: max_len 65,536 for d_model 1,024
 MAX_BEAM = 1000  # a larger one could fill the memory
 BEAM, ALPHA = 4, 0.6  # §6.1: the beam size and the exponent of the length penalty
 ENGINES = ("auto", "torch", "ctranslate2", "ctranslate2:float32")  # CTranslate2 computes in int8 or float32
 
 Count = Annotated[int, Bounds(ge=0)]
 Positive = Annotated[int, Bounds(ge=1)]
+# Sizes far beyond any model that was ever trained; a config.json of unknown origin may name any number.
+Vocabulary = Annotated[int, Bounds(ge=1, le=1_000_000)]
+Width = Annotated[int, Bounds(ge=1, le=65_536)]
+InnerWidth = Annotated[int, Bounds(ge=1, le=1_048_576)]
+Layers = Annotated[int, Bounds(ge=1, le=1000)]
 Share = Annotated[float, Bounds(ge=0.0, lt=1.0)]
 PositiveFloat = Annotated[float, Bounds(gt=0.0)]
 NonNegative = Annotated[float, Bounds(ge=0.0)]
@@ -35,16 +41,16 @@ NOT_CAUSAL = {"linformer": "Linformer", "bigbird": "BigBird"}  # mixers that see
 class ModelConfig:
     """The shape of a Transformer; the defaults are the paper's base model (Table 3)."""
 
-    vocab_size: Annotated[Positive, "size of the vocabulary that source and target share (§5.1)"] = 37_000
-    d_model: Annotated[Positive, "width of the output of every layer"] = 512
-    d_ff: Annotated[Positive, "inner width of the feed-forward layers"] = 2048
-    encoder_layers: Annotated[Positive, "number of encoder layers, N in the paper"] = 6
-    decoder_layers: Annotated[Positive, "number of decoder layers, N in the paper"] = 6
-    n_heads: Annotated[Positive, "number of attention heads, h in the paper"] = 8
-    d_k: Annotated[Positive, "width of a head's queries and keys"] = 64
-    d_v: Annotated[Positive, "width of a head's values"] = 64
+    vocab_size: Annotated[Vocabulary, "size of the vocabulary that source and target share (§5.1)"] = 37_000
+    d_model: Annotated[Width, "width of the output of every layer"] = 512
+    d_ff: Annotated[InnerWidth, "inner width of the feed-forward layers"] = 2048
+    encoder_layers: Annotated[Layers, "number of encoder layers, N in the paper"] = 6
+    decoder_layers: Annotated[Layers, "number of decoder layers, N in the paper"] = 6
+    n_heads: Annotated[Width, "number of attention heads, h in the paper"] = 8
+    d_k: Annotated[Width, "width of a head's queries and keys"] = 64
+    d_v: Annotated[Width, "width of a head's values"] = 64
     dropout: Annotated[Share, "P_drop, on the output of sub-layers and on embeddings (§5.4)"] = 0.1
-    max_len: Annotated[Positive, "largest number of positions; longer input is refused"] = 1024
+    max_len: Annotated[InnerWidth, "largest number of positions; longer input is refused"] = 1024
     norm: Annotated[Literal["post", "pre"], "LayerNorm after each sub-layer (the paper) or before it"] = "post"
     activation: Annotated[Literal["relu", "gelu", "swish"], "activation of the feed-forward layers"] = "relu"
     positions: Annotated[
@@ -65,10 +71,10 @@ class ModelConfig:
     ] = "attention"
     encoder_mixer: Annotated[Mixer, "token mixing in encoder layers"] = "attention"
     decoder_mixer: Annotated[Mixer, "token mixing in decoder layers"] = "attention"
-    window: Annotated[Positive, "local, bigbird, local-p: r, the number of positions seen around one (§4)"] = 64
-    kernel: Annotated[Positive, "convolutions: k, the kernel width in positions"] = 3
-    relative_distance: Annotated[Positive, "positions=relative: largest distance that is told apart"] = 16
-    projected_length: Annotated[Positive, "linformer: length to which keys and values are projected"] = 64
+    window: Annotated[Width, "local, bigbird, local-p: r, the number of positions seen around one (§4)"] = 64
+    kernel: Annotated[Width, "convolutions: k, the kernel width in positions"] = 3
+    relative_distance: Annotated[Width, "positions=relative: largest distance that is told apart"] = 16
+    projected_length: Annotated[Width, "linformer: length to which keys and values are projected"] = 64
     global_tokens: Annotated[Count, "bigbird: number of first positions that see all and are seen by all"] = 2
     random_blocks: Annotated[Count, "bigbird: number of random blocks that each block sees"] = 1
     image_width: Annotated[Positive, "neural-gpu: width of the image that is as long as the sentence"] = 4
@@ -85,6 +91,11 @@ class ModelConfig:
         check_fields(self)
         if self.pad_id >= self.vocab_size:
             raise UsageError(f"model.pad_id {self.pad_id} is not in a vocabulary of {self.vocab_size}")
+        if self.max_len * self.d_model > MAX_POSITION_TABLE:
+            raise UsageError(
+                f"model.max_len={self.max_len} is too large for model.d_model={self.d_model}: at most "
+                f"{MAX_POSITION_TABLE // self.d_model:,} positions"
+            )
         if name := NOT_CAUSAL.get(self.decoder_mixer):
             raise UsageError(
                 f"model.decoder_mixer={self.decoder_mixer}: {name} is not causal; use it in the encoder only"

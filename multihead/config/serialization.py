@@ -10,6 +10,7 @@ from multihead.config.fields import check_names
 from multihead.config.resolve import configure, current_names, dotted
 from multihead.config.schema import ModelSearch, RunConfig, Settings
 from multihead.errors import UsageError, UserError
+from multihead.untrusted import parse_json
 
 PUBLISHED = ("search", "provenance")  # sections that only a published model has
 _WHEN_ABSENT: Settings = {"data.unicode": "none"}  # older versions did not normalize text
@@ -23,12 +24,9 @@ def to_json(config: RunConfig, provenance: Mapping[str, Any] | None = None, sear
     return json.dumps(document | {name: value for name, value in published.items() if value}, indent=2) + "\n"
 
 
-def from_json(text: str, origin: Path) -> RunConfig:
+def from_json(text: str | bytes, origin: Path) -> RunConfig:
     """Parse config.json; `origin` is the path for error messages."""
-    try:
-        document = json.loads(text)
-    except json.JSONDecodeError as error:
-        raise UserError(f"{origin} is not JSON: {error}") from None
+    document = parse_json(text, origin)
     if not isinstance(document, dict) or not isinstance(document.get("format"), int):
         raise UserError(f"{origin} is not a Multihead configuration: it has no format number")
     if document["format"] > FORMAT:
@@ -42,9 +40,10 @@ def from_json(text: str, origin: Path) -> RunConfig:
         raise UserError(f"{origin}: {error}") from None
 
 
-def search_from_json(text: str, origin: Path) -> ModelSearch:
+def search_from_json(text: str | bytes, origin: Path) -> ModelSearch:
     """Return the search settings in config.json, by default those of the paper."""
-    stored = json.loads(text).get("search", {})
+    document = parse_json(text, origin)
+    stored = document.get("search", {}) if isinstance(document, dict) else document
     if not isinstance(stored, dict):
         raise UserError(f"{origin}: search={stored}: not an object of settings")
     try:

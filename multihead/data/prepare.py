@@ -33,7 +33,7 @@ from multihead.data.cleaning import (
 )
 from multihead.data.fingerprints import DuplicateFinder, HeldOutSources, fingerprint
 from multihead.data.parallel_text import Pair, ParallelText, RawPair
-from multihead.data.shards import CorpusPart, CorpusSummary, ShardWriter
+from multihead.data.shards import CorpusPart, CorpusSummary, ShardWriter, record_checksums
 from multihead.data.spool import Spool, SpoolSegment
 from multihead.errors import UserError
 from multihead.storage.files import atomic_directory, check_writable
@@ -93,6 +93,7 @@ def prepare(
         )
         _check_not_empty(summary)
         (temporary / "corpus.json").write_text(json.dumps(asdict(summary), indent=2) + "\n", encoding="utf-8")
+        record_checksums(temporary)
     for line in [*report.lines(), *summary.lines()]:
         log(line)
     return summary

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from itertools import accumulate
 from pathlib import Path
-from typing import Self
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,9 +16,11 @@ from numpy.typing import NDArray
 from multihead.data.parallel_text import ParallelText
 from multihead.data.spool import MAX_SEGMENT_PAIRS
 from multihead.errors import UserError
+from multihead.storage.checksums import CHECKSUM_FILE, check_loaded, checksums, verify_all
 from multihead.storage.files import sha256
 from multihead.text.dependency_trees import NO_HEAD
 from multihead.text.tokenizer import FILE, TARGET_FILE
+from multihead.untrusted import check_file, read_json
 
 Ids = NDArray[np.unsignedinteger]
 
@@ -84,23 +86,58 @@ class CorpusSummary:
         ]
 
 
+def is_corpus(folder: Path) -> bool:
+    """Return whether a folder is a prepared corpus."""
+    return (folder / "corpus.json").exists()
+
+
 def read_summary(folder: Path) -> CorpusSummary:
     """Return what is in a prepared folder; any other folder is refused."""
     path = folder / "corpus.json"
+    if not is_corpus(folder):
+        raise UserError(f"{folder} is not a prepared corpus; make one with `multihead prepare`")
+    document = read_json(path)
     try:
-        document = json.loads(path.read_text(encoding="utf-8"))
         parts = [CorpusPart(**part) for part in document.pop("parts", [])]
         return CorpusSummary(**document, parts=parts)
-    except FileNotFoundError:
-        raise UserError(f"{folder} is not a prepared corpus; make one with `multihead prepare`") from None
-    except (OSError, ValueError, TypeError, AttributeError) as error:
+    except (TypeError, AttributeError) as error:
         raise UserError(f"cannot read {path}: {error}") from None
+
+
+def record_checksums(folder: Path) -> None:
+    """Write SHA256SUMS for every file of a prepared folder."""
+    files = {path.name: path for path in sorted(folder.iterdir()) if path.is_file()}
+    (folder / CHECKSUM_FILE).write_text(checksums(files), encoding="utf-8")
+
+
+def verify_corpus(folder: Path) -> list[str]:
+    """Compare every file of a prepared folder with its checksum, and return their names."""
+    if not (folder / CHECKSUM_FILE).exists():
+        raise UserError(f"{folder} has no {CHECKSUM_FILE}: it was prepared by an older version")
+    return verify_all(folder, required="corpus.json")
+
+
+def check_corpus(folder: Path) -> None:
+    """Raise UserError if a prepared folder is damaged: sizes always, checksums of the files that are not large.
+
+    Training would otherwise fail hours later, or learn from text that nobody wrote.
+    """
+    summary = read_summary(folder)
+    for name in ("corpus.json", "tokenizer.json", *sorted(path.name for path in folder.glob("*.npy"))):
+        check_loaded(folder, name)
+    for split, expected in (("train", summary.train_pairs), ("valid", summary.valid_pairs)):
+        if (found := len(Shards(folder, split))) != expected:
+            raise _damaged(folder, f"corpus.json says {expected:,} pairs of {split}, and there are {found:,}")
+
+
+def _damaged(folder: Path, problem: str) -> UserError:
+    return UserError(f"the prepared corpus {folder} is damaged: {problem}. Delete it and prepare the text again")
 
 
 def corpus_identity(folder: Path) -> str:
     """Return a checksum that changes with the text, the settings or the vocabulary, but not when a folder is moved."""
     read_summary(folder)  # explains what is wrong with a folder that is not a corpus
-    document = json.loads((folder / "corpus.json").read_text(encoding="utf-8"))
+    document = read_json(folder / "corpus.json")
     document.pop("asked_vocabulary", None)  # 8,000 pieces are the same whether requested or chosen
     try:
         document[FILE] = sha256(folder / FILE)
@@ -166,10 +203,12 @@ class Shards:
 
     def __init__(self, folder: Path, split: str, parts: Sequence[CorpusPart] = ()) -> None:
         names = sorted(folder.glob(f"{split}-*.ends.npy"))
-        self._ends = [np.load(name, mmap_mode="r") for name in names]
-        self._tokens = [np.load(str(name).replace(".ends.", ".tokens."), mmap_mode="r") for name in names]
-        heads = [Path(str(name).replace(".ends.", ".heads.")) for name in names]
-        self._heads = [np.load(name, mmap_mode="r") for name in heads if name.exists()]
+        self._ends = [_open_array(name, n_dimensions=2) for name in names]
+        self._tokens = [_open_array(_beside(name, "tokens"), n_dimensions=1) for name in names]
+        heads = [_beside(name, "heads") for name in names]
+        self._heads = [_open_array(name, n_dimensions=1) for name in heads if name.exists()]
+        for ends, tokens in zip(self._ends, self._tokens, strict=True):
+            _check_ends(folder, ends, len(tokens))
         has_wide_ids = bool(self._tokens) and self._tokens[0].dtype.itemsize > 2
         if not self._heads and has_wide_ids and (self._tokens[0] >> ID_BITS).any():
             self._heads = [(tokens >> ID_BITS).astype(np.int32) - 1 for tokens in self._tokens]
@@ -215,6 +254,30 @@ class Shards:
                 before = ends[low - 1, 1] if low else 0
                 lengths.append(np.diff(ends[low:high].ravel(), prepend=before).reshape(-1, 2).astype(np.int32))
         return np.concatenate(lengths)
+
+
+def _beside(ends: Path, kind: str) -> Path:
+    return ends.with_name(ends.name.replace(".ends.", f".{kind}."))
+
+
+def _open_array(path: Path, n_dimensions: int) -> NDArray[Any]:
+    """Map an array of integers into memory."""
+    try:
+        check_file(path)
+        array: NDArray[Any] = np.load(path, mmap_mode="r", allow_pickle=False)
+    except (UserError, OSError, ValueError, EOFError, SyntaxError, OverflowError) as error:
+        raise _damaged(path.parent, f"{path.name}: {error}") from None
+    if not isinstance(array, np.ndarray) or array.ndim != n_dimensions or not np.issubdtype(array.dtype, np.integer):
+        raise _damaged(path.parent, f"{path.name} is not an array of integers with {n_dimensions} dimensions")
+    return array
+
+
+def _check_ends(folder: Path, ends: NDArray[Any], n_tokens: int) -> None:
+    """Refuse ends that lead outside of the tokens."""
+    flat = ends.reshape(-1)
+    is_rising = bool((flat[1:] >= flat[:-1]).all())
+    if ends.shape[1] != 2 or (len(flat) and not (flat[0] >= 0 and is_rising and flat[-1] == n_tokens)):
+        raise _damaged(folder, "the pairs do not end where the tokens do")
 
 
 def open_training_shards(folder: Path) -> Shards:

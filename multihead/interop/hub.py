@@ -15,7 +15,7 @@ from multihead.storage.model_folder import WEIGHTS
 
 PREFIX = "hf:"
 NAME = re.compile(r"(?P<repository>\w[\w.-]*/\w[\w.-]*)(?:@(?P<revision>\w[\w/.-]*))?")
-FILES = ["*.json", "*.safetensors", "*.spm", "README.md"]  # nothing that could be run
+FILES = ["*.json", "*.safetensors", "*.spm", "README.md", "SHA256SUMS"]  # nothing that could be run
 
 
 def is_on_hub(name: str) -> bool:

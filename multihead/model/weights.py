@@ -48,20 +48,27 @@ def load_weights(
     The error names `origin` if they do not fit. `place` turns a weight into the shard that the parameter holds.
     """
     expected = weights_of(model)
-    wrong = sorted(expected.keys() ^ weights.keys())
-    wrong += [name for name in expected if name in weights and expected[name].shape != weights[name].shape]
-    if wrong:
-        raise UserError(f"the weights in {origin} do not fit its config.json: see '{wrong[0]}'")
+    _check_fit(expected, weights, origin)
     with torch.no_grad():
         for name, tensor in expected.items():
             tensor.copy_(place(weights[name], tensor))
 
 
+def _check_fit(expected: Tensors, weights: Tensors, origin: Path) -> None:
+    wrong = sorted(expected.keys() ^ weights.keys())
+    wrong += [name for name in expected if name in weights and expected[name].shape != weights[name].shape]
+    if wrong:
+        raise UserError(f"the weights in {origin} do not fit its config.json: see '{wrong[0]}'")
+
+
 def load_model(folder: Path, log: Log = _log.warning) -> tuple[Transformer, SubwordTokenizer, RunConfig]:
     """Load a model in evaluation mode from a model folder, a checkpoint, or the folder of an interrupted run."""
     stored = ModelFolder.open(folder, log)
-    model, tokenizer = build_model(stored.config.model), stored.tokenizer()
-    load_weights(model, to_tensors(stored.weights()), stored.path)
+    tokenizer, weights = stored.tokenizer(), to_tensors(stored.weights())
+    with torch.device("meta"):  # the shapes are compared before memory is allocated
+        _check_fit(weights_of(build_model(stored.config.model)), weights, stored.path)
+    model = build_model(stored.config.model)
+    load_weights(model, weights, stored.path)
     return model.eval(), tokenizer, stored.config
 
 

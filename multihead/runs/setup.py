@@ -19,14 +19,14 @@ from multihead.config.serialization import to_json
 from multihead.console import Log, Table, duration, is_verbose
 from multihead.data.parallel_text import ParallelText
 from multihead.data.prepare import preparation_settings, prepare, requested_vocabulary
-from multihead.data.shards import CorpusSummary, corpus_identity, read_summary
+from multihead.data.shards import CorpusSummary, check_corpus, corpus_identity, read_summary
 from multihead.errors import UsageError, UserError
 from multihead.runs.base_model import SHORTLIST_FOLDER, BaseModel, fine_tuning_layer, is_same_model, open_base_model
 from multihead.runs.request import BASE_MODEL, MODEL_VOCAB, TrainingRequest
 from multihead.runs.sizing import MIN_WARM_UPS, Corpus, Sizer
 from multihead.storage.checkpoints import saved_steps
 from multihead.storage.files import write_text_atomic
-from multihead.storage.model_folder import Provenance, read_config, read_provenance, read_search
+from multihead.storage.model_folder import Provenance, read_config, read_provenance, read_search, replace_config
 from multihead.storage.shortlist import load_shortlist
 from multihead.text.lines import STANDARD_INPUT
 from multihead.text.tokenizer import SubwordTokenizer
@@ -41,7 +41,9 @@ OpenCorpus = Callable[[RunConfig, BaseModel | None], Corpus]
 def setup_run(request: TrainingRequest, log: Log, n_processes: int = 1) -> tuple[RunConfig, Path]:
     """Return the configuration and the corpus of the run in `request.output`, which is created if there is none."""
     if has_run(request):
-        return _resume(request), request.output / "data"
+        config = _resume(request)
+        check_corpus(request.output / "data")
+        return config, request.output / "data"
     began = time.monotonic()
     run = resolve_run(request, lambda draft, base: _corpus_for_run(request, draft, base, log), log, n_processes)
     _check_minutes(run, time.monotonic() - began)
@@ -160,6 +162,7 @@ def _corpus_for_run(request: TrainingRequest, draft: RunConfig, base: BaseModel 
     data = request.output / "data"
     if request.data:
         folder = _prepared_folder(request.data, data)
+        check_corpus(folder)
         return Corpus(folder, read_summary(folder))
     text, vocabulary = request.text(draft.data.languages), vocabulary_of(request, base)
     if text.description:
@@ -169,6 +172,7 @@ def _corpus_for_run(request: TrainingRequest, draft: RunConfig, base: BaseModel 
     if (data / "corpus.json").exists():
         found = read_summary(data)
         if _is_prepared(found, text, draft, vocabulary):
+            check_corpus(data)
             return Corpus(data, found)
         log(f"preparing the text again: {data} was made from different text or with different settings")
         shutil.rmtree(data)
@@ -269,7 +273,7 @@ def _resume(request: TrainingRequest) -> RunConfig:
         _link(data, request.data)
     if config != read_config(request.output):
         published = read_provenance(request.output).to_json(), read_search(request.output)
-        write_text_atomic(request.output / "config.json", to_json(config, *published))
+        replace_config(request.output, to_json(config, *published))
     return config
 
 

@@ -2,6 +2,7 @@
 
 import contextlib
 import json
+import struct
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,6 +14,9 @@ from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save_file
 
 from multihead.errors import UserError
+from multihead.untrusted import check_file
+
+MAX_HEADER = 4 << 20  # bytes; a model of 1,000 layers has 2 MB
 
 Array = NDArray[Any]
 Arrays = dict[str, Array]
@@ -53,12 +57,34 @@ def _read_bfloat16(path: Path, name: str) -> Array:
 @contextlib.contextmanager
 def open_arrays(path: Path) -> Iterator[ArrayFile]:
     """Open a safetensors file; raise UserError if it is missing or damaged."""
+    _check_header(path)
     try:
         with safe_open(path, framework="np") as file:
             shapes = {name: tuple(file.get_slice(name).get_shape()) for name in file.keys()}  # noqa: SIM118
             yield ArrayFile(path, shapes, file.metadata() or {}, file)
     except (SafetensorError, OSError) as error:
         raise UserError(f"cannot read {path}: {error}") from None
+
+
+def _check_header(path: Path) -> None:
+    """Refuse what the library would read for minutes: a header of a million arrays, or a device."""
+    check_file(path)
+    try:
+        with path.open("rb") as file:
+            (size,) = struct.unpack("<Q", file.read(8).ljust(8, b"\0"))
+    except OSError as error:
+        raise UserError(f"cannot read {path}: {error}") from None
+    if size > MAX_HEADER:
+        raise UserError(f"cannot read {path}: its header has {size:,} bytes; at most {MAX_HEADER:,} are read")
+
+
+def check_finite(arrays: Arrays, path: Path) -> None:
+    """Raise UserError unless all arrays have finite floating-point numbers, as weights have."""
+    for name, array in arrays.items():
+        if not np.issubdtype(array.dtype, np.floating):
+            raise UserError(f"{path}: the weights '{name}' are of type {array.dtype}, not floating-point numbers")
+        if array.size and not (np.isfinite(array.min()) and np.isfinite(array.max())):  # NaN is its own minimum
+            raise UserError(f"{path}: the weights '{name}' are not finite; the file is damaged or its training failed")
 
 
 def read_arrays(path: Path) -> Arrays:

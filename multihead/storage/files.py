@@ -77,8 +77,18 @@ def sync(path: Path) -> None:
 
 def cache_folder() -> Path:
     """Return the user's folder for files that can be made again."""
-    base = Path(os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache"))
-    return base / "multihead"
+    return Path(os.environ.get("XDG_CACHE_HOME") or _home() / ".cache") / "multihead"
+
+
+def _home() -> Path:
+    if os.environ.get("HOME") != "":
+        return Path(os.path.expanduser("~"))
+    import pwd  # an empty HOME would be the root of the file system
+
+    try:
+        return Path(pwd.getpwuid(os.getuid()).pw_dir)
+    except KeyError:
+        return Path("~")  # not absolute: nothing is cached
 
 
 def sha256(path: Path) -> str:

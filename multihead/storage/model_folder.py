@@ -1,6 +1,5 @@
 """Model folders: config.json, tokenizer.json, model.safetensors, SHA256SUMS, and a shortlist if one was learned."""
 
-import json
 import logging
 import math
 from collections.abc import Mapping
@@ -10,17 +9,18 @@ from pathlib import Path
 from typing import Any, get_type_hints
 
 from multihead.config.fields import convert
-from multihead.config.schema import ModelSearch, RunConfig
+from multihead.config.schema import ModelConfig, ModelSearch, RunConfig
 from multihead.config.serialization import from_json, search_from_json, to_json
 from multihead.console import Log
 from multihead.errors import UsageError, UserError
-from multihead.storage.arrays import Arrays, open_arrays, read_arrays, write_arrays
+from multihead.storage.arrays import Arrays, check_finite, open_arrays, write_arrays
 from multihead.storage.checkpoints import latest_valid, saved_steps
-from multihead.storage.checksums import CHECKSUM_FILE, checksums, update_checksum, verify_all
+from multihead.storage.checksums import CHECKSUM_FILE, check_loaded, checksums, update_checksum, verify_all
 from multihead.storage.files import atomic_file, write_text_atomic
 from multihead.storage.shortlist import FILE as SHORTLIST
 from multihead.storage.shortlist import Shortlist, load_shortlist
 from multihead.text.tokenizer import FILE, TARGET_FILE, SubwordTokenizer
+from multihead.untrusted import read_bytes, read_json
 
 WEIGHTS = "model.safetensors"
 
@@ -103,18 +103,27 @@ class ModelFolder:
         if what := what_else(path):
             raise UserError(f"{path} is not a model: {what}")
         root, path = path, usable_folder(path, log)
+        check_loaded(path, "config.json")
         return cls(root, path, read_config(path), read_search(path))
 
     def tokenizer(self) -> SubwordTokenizer:
         """Read the tokenizer, whose size must be that of the model."""
+        for name in (FILE, TARGET_FILE):
+            check_loaded(self.path, name)
         tokenizer, expected = SubwordTokenizer.load(self.path / "tokenizer.json"), self.config.model.vocab_size
         if tokenizer.vocab_size != expected:
             raise UserError(f"{self.path}: {tokenizer.vocab_size} pieces, but model.vocab_size={expected}")
         return tokenizer
 
     def weights(self) -> Arrays:
-        """Read all weights."""
-        return read_arrays(self.path / WEIGHTS)
+        """Read all weights: finite numbers in arrays of the shapes that config.json says."""
+        path = self.path / WEIGHTS
+        with open_arrays(path) as file:
+            _check_fit(file.shapes, self.config.model, self.path)
+            check_loaded(self.path, WEIGHTS)
+            weights = file.read_all()
+        check_finite(weights, path)
+        return weights
 
     @property
     def provenance(self) -> Provenance:
@@ -123,7 +132,18 @@ class ModelFolder:
 
     def shortlist(self) -> Shortlist | None:
         """Read the shortlist; None if the model has none."""
-        return load_shortlist(self.path)
+        check_loaded(self.path, SHORTLIST)
+        shortlist, expected = load_shortlist(self.path), self.config.model.vocab_size
+        if shortlist and len(shortlist.candidates) != expected:
+            n_pieces = len(shortlist.candidates)
+            raise UserError(f"{self.path / SHORTLIST} is for {n_pieces:,} pieces, but model.vocab_size={expected}")
+        return shortlist
+
+    def verify(self) -> list[str]:
+        """Compare every file with SHA256SUMS, and return the names of the files."""
+        if not (self.path / CHECKSUM_FILE).exists():
+            raise UserError(f"{self.path} has no {CHECKSUM_FILE}, so that its files cannot be verified")
+        return verify_all(self.path, required=WEIGHTS)
 
     @property
     def alignment_layer(self) -> int:
@@ -174,6 +194,12 @@ def save_model(  # noqa: PLR0913 - the parts of a model folder
         write_text_atomic(folder / CHECKSUM_FILE, checksums({WEIGHTS: temporary, **existing}))
 
 
+def replace_config(folder: Path, text: str) -> None:
+    """Replace config.json, and its checksum if the folder has one."""
+    write_text_atomic(folder / "config.json", text)
+    update_checksum(folder, "config.json")
+
+
 def published_step(folder: Path) -> int | None:
     """Return the step of the model that a run has published; None if there is none, or it is damaged."""
     try:
@@ -208,8 +234,8 @@ def what_else(folder: Path) -> str | None:
     if not (folder / "config.json").exists():
         return _without_config(folder)
     try:
-        document = json.loads((folder / "config.json").read_text(encoding="utf-8"))
-    except (OSError, ValueError):
+        document = read_json(folder / "config.json")
+    except UserError:
         return None  # damaged; reading the config says how
     if (
         isinstance(document, dict)
@@ -248,24 +274,18 @@ def usable_folder(folder: Path, log: Log = _log.warning) -> Path:
 def read_config(folder: Path) -> RunConfig:
     """Return the settings of a model or a run."""
     path = folder / "config.json"
-    try:
-        return from_json(path.read_text(encoding="utf-8"), path)
-    except (OSError, UnicodeDecodeError) as error:
-        raise UserError(f"cannot read {path}: {error}") from None
+    return from_json(read_bytes(path), path)
 
 
 def read_search(folder: Path) -> ModelSearch:
     """Return the search settings stored with a model; the paper's defaults if it stores none."""
     path = folder / "config.json"
-    return search_from_json(path.read_text(encoding="utf-8"), path) if path.exists() else ModelSearch()
+    return search_from_json(read_bytes(path), path) if path.exists() else ModelSearch()
 
 
 def store_search(folder: Path, search: ModelSearch) -> None:
     """Change the search settings that are stored with a model, and the checksum of its config.json."""
-    path, sums = folder / "config.json", folder / CHECKSUM_FILE
-    write_text_atomic(path, to_json(read_config(folder), read_provenance(folder).to_json(), search))
-    if sums.exists():
-        update_checksum(folder, "config.json")
+    replace_config(folder, to_json(read_config(folder), read_provenance(folder).to_json(), search))
 
 
 def read_vocabulary_files(folder: Path) -> dict[str, str]:
@@ -276,5 +296,22 @@ def read_vocabulary_files(folder: Path) -> dict[str, str]:
 
 def read_provenance(folder: Path) -> Provenance:
     """Return how a model was made; all fields are unset if its config.json does not say."""
-    document = json.loads((folder / "config.json").read_text(encoding="utf-8"))
-    return Provenance.from_json(document.get("provenance"))
+    document = read_json(folder / "config.json")
+    return Provenance.from_json(document.get("provenance") if isinstance(document, dict) else None)
+
+
+def _check_fit(shapes: Mapping[str, tuple[int, ...]], config: ModelConfig, folder: Path) -> None:
+    """Refuse a config.json whose sizes are not those of the weights, before anything is allocated by its numbers."""
+    expected = {
+        "source_embedding.weight": (config.vocab_size, config.d_model),
+        "encoder.0.feed_forward.w_1.weight": (config.d_ff, config.d_model),
+    }
+    if not config.variants:
+        expected["decoder.0.cross_attention.w_k.weight"] = (config.n_heads * config.d_k, config.d_model)
+        expected["decoder.0.cross_attention.w_v.weight"] = (config.n_heads * config.d_v, config.d_model)
+    wrong = [name for name, shape in expected.items() if shapes.get(name) != shape]
+    for stack, n_layers in (("encoder", config.encoder_layers), ("decoder", config.decoder_layers)):
+        last = f"{stack}.{n_layers - 1}."
+        wrong += [] if any(name.startswith(last) for name in shapes) else [last]
+    if wrong:
+        raise UserError(f"the weights in {folder} do not fit its config.json: see '{wrong[0]}'")

@@ -11,11 +11,14 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from multihead.storage.arrays import read_arrays, write_arrays
+from multihead.errors import UserError
+from multihead.storage.arrays import Arrays, open_arrays, write_arrays
 from multihead.storage.files import atomic_file
 from multihead.text.tokenizer import EOS_ID
 
 FILE = "shortlist.safetensors"
+MAX_CANDIDATES = 2048  # of a token; we learn up to 100, and fine-tuning unites two shortlists
+MAX_NUMBERS = 1 << 26  # in a table of candidates
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -46,5 +49,26 @@ def load_shortlist(folder: Path) -> Shortlist | None:
     path = folder / FILE
     if not path.exists():
         return None
-    arrays = read_arrays(path)
+    with open_arrays(path) as file:
+        _check_shapes(path, file.shapes)
+        arrays = file.read_all()
+    _check_ids(path, arrays)
     return Shortlist(arrays["candidates"].astype(np.int64), arrays["frequent"].astype(np.int64))
+
+
+def _check_shapes(path: Path, shapes: dict[str, tuple[int, ...]]) -> None:
+    candidates, frequent = shapes.get("candidates", ()), shapes.get("frequent", ())
+    if len(shapes) != 2 or len(candidates) != 2 or len(frequent) != 1:
+        raise UserError(f"{path} is not a shortlist: it needs the arrays candidates (V, C) and frequent (N,)")
+    n_pieces, width = candidates
+    if width > MAX_CANDIDATES or n_pieces * width > MAX_NUMBERS or frequent[0] > n_pieces:
+        raise UserError(f"{path} is not a shortlist: candidates {candidates} and frequent {frequent} are too large")
+
+
+def _check_ids(path: Path, arrays: Arrays) -> None:
+    n_pieces = len(arrays["candidates"])
+    for name, ids in arrays.items():
+        if ids.dtype not in (np.int16, np.int32):
+            raise UserError(f"{path} is not a shortlist: {name} is of type {ids.dtype}, not int16 or int32")
+        if ids.size and not 0 <= ids.min() <= ids.max() < n_pieces:
+            raise UserError(f"{path} is not a shortlist: {name} has ids that are not in the vocabulary")

@@ -2,7 +2,8 @@
 
 `lines` (plain, gzip and standard input), `encoding` (UTF-16 and Unicode normalization), `file_formats` (files that are
 not plain text), `language` (names, and which of two languages a text is in), `sentences` (splitting and joining),
-`casing` (capitals), `numerals` (numbers in digits and words), `tokenizer` (text to ids and back), `pieces` (words of a
+`casing` (capitals), `numerals` (numbers in digits and words), `tokenizer` (text to ids and back),
+`tokenizer_form` (which tokenizer.json is accepted), `pieces` (words of a
 text and of pieces), `dependency_trees` (trees beside a source), `constituency_trees` (treebank
 lines, and trees as sequences).
 """

@@ -14,6 +14,8 @@ from typing import Any
 from tokenizers import Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers, processors, trainers
 
 from multihead.errors import UsageError, UserError
+from multihead.text.tokenizer_form import WORDS, check_tokenizer
+from multihead.untrusted import parse_json, read_bytes
 
 FILE, TARGET_FILE = "tokenizer.json", "tokenizer.target.json"
 PAD_ID, UNK_ID, BOS_ID, EOS_ID = range(4)
@@ -22,11 +24,6 @@ NEVER_GENERATED = [PAD_ID, BOS_ID]  # UNK is allowed: imported Marian models gen
 # Marks pieces of the other language in a vocabulary whose source and target have different pieces.
 OTHER_LANGUAGE_PREFIX = "\ue000"
 
-# A word keeps its accents, vowel signs and inner apostrophes (\p{M} matters in Hindi, Thai, Arabic, ...) and the
-# zero-width joiners of Sinhala, Malayalam and Persian; digits are words, so that numbers are copied digit by digit,
-# and punctuation is separate from words.
-_LETTERS = r"[\p{L}\p{M}][\p{L}\p{M}\u200c\u200d]*"
-_WORDS = rf" ?{_LETTERS}(?:['\u2019]{_LETTERS})*| ?\p{{N}}| ?[^\s\p{{L}}\p{{M}}\p{{N}}]+|\s+(?!\S)|\s+"
 SPACE = "Ġ"  # a space at the start of a piece in a byte-level vocabulary
 SENTENCEPIECE_SPACE = "▁"  # the same in a SentencePiece vocabulary
 
@@ -155,7 +152,7 @@ class SubwordTokenizer:
         backend.normalizer = normalizers.Prepend(" ")
         backend.pre_tokenizer = pre_tokenizers.Sequence(
             [
-                pre_tokenizers.Split(Regex(_WORDS), "isolated"),
+                pre_tokenizers.Split(Regex(WORDS), "isolated"),
                 pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False),
             ]
         )
@@ -165,8 +162,10 @@ class SubwordTokenizer:
 
 
 def _read(path: Path) -> Tokenizer:
+    content = read_bytes(path)
+    check_tokenizer(parse_json(content, path), path, SPECIAL_TOKENS, _BYTE_OF)
     try:
-        backend = Tokenizer.from_file(str(path))
+        backend = Tokenizer.from_str(content.decode())
     except Exception as error:  # the library raises no narrower class
         raise UserError(f"cannot read the tokenizer {path}: {error}") from None
     if [backend.id_to_token(id) for id in range(len(SPECIAL_TOKENS))] != SPECIAL_TOKENS:

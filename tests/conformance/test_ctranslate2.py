@@ -2,9 +2,10 @@
 
 import os
 import random
+import shutil
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -23,6 +24,7 @@ from multihead.model.build import build_model
 from multihead.model.transformer import Transformer
 from multihead.model.weights import load_model, weights_of
 from multihead.storage.arrays import read_arrays, write_arrays
+from multihead.storage.checksums import update_checksum
 from multihead.storage.files import sha256
 from multihead.storage.model_folder import WEIGHTS, ModelFolder
 from multihead.storage.shortlist import Shortlist
@@ -162,6 +164,7 @@ def test_weights_that_do_not_fit_the_configuration_are_refused_by_name(tmp_path:
         {k: v for k, v in weights.items() if k != name},
     ):
         write_arrays(model.path / WEIGHTS, wrong)
+        update_checksum(model.path, WEIGHTS)
         with pytest.raises(UserError, match="do not fit its config"):
             export_ctranslate2(model, tmp_path / "export")
 
@@ -590,13 +593,22 @@ def made(export: Path) -> int:
     return (export / "model.bin").stat().st_mtime_ns
 
 
+def flip_last_byte(path: Path) -> None:
+    """The times stay, as those of a failing disk do."""
+    times = path.stat().st_atime_ns, path.stat().st_mtime_ns
+    content = path.read_bytes()
+    path.write_bytes(content[:-1] + bytes([content[-1] ^ 1]))
+    os.utime(path, ns=times)
+
+
 def store(folder: Path, model: Transformer | None = None) -> ModelFolder:
     return store_model(folder, model or random_model(), TOKENIZER)
 
 
-def test_an_export_is_made_once_and_kept_next_to_the_model(tmp_path: Path) -> None:
+def test_an_export_is_made_once_and_kept_in_the_users_cache(tmp_path: Path, cache: Path) -> None:
     export = cached_export(store(tmp_path), "int8")
-    assert export == tmp_path / "ctranslate2" / "int8"
+    assert export.is_relative_to(cache / "multihead")
+    assert not (tmp_path / "ctranslate2").exists()
     before = made(export)
     assert cached_export(ModelFolder.open(tmp_path), "int8") == export
     assert made(export) == before
@@ -642,52 +654,57 @@ def test_weights_are_read_again_only_if_size_or_time_of_a_file_changed(
 
     monkeypatch.setattr(export_cache, "sha256", recorded_sha256)
     cached_export(model, "float32")
-    assert summed == []
+    of_the_export = ["config.json", "model.bin", "shared_vocabulary.json", "tokenizer.json"]
+    assert summed == of_the_export
+    summed.clear()
     os.utime(tmp_path / WEIGHTS, ns=(1, 1))
     for _ in range(2):  # the new time is recorded
         cached_export(model, "float32")
-    assert summed == [WEIGHTS, "tokenizer.json"]
+    assert [name for name in summed if name not in of_the_export[:3]].count(WEIGHTS) == 1
     assert made(export) == before
 
 
-def test_the_export_of_a_checkpoint_is_kept_in_its_run(tmp_path: Path) -> None:
-    """A checkpoint is removed by the run that wrote it."""
-    model = replace(store(tmp_path / "checkpoints" / "step-5"), root=tmp_path)
-    assert cached_export(model, "float32") == tmp_path / "ctranslate2" / "float32"
+def test_a_checkpoint_shares_the_exports_of_its_run(tmp_path: Path) -> None:
+    """Checkpoints come and go."""
+    model = store(tmp_path / "checkpoints" / "step-5")
+    other = replace(store(tmp_path / "checkpoints" / "step-6"), root=tmp_path)
+    assert cached_export(replace(model, root=tmp_path), "float32") == cached_export(other, "float32")
 
 
-def test_a_snapshot_of_the_hub_stays_as_it_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-    export = cached_export(store(tmp_path / "snapshots" / "0123"), "float32")
-    assert export.is_relative_to(tmp_path / "cache" / "multihead")
+def test_an_export_in_a_model_folder_is_never_used(tmp_path: Path) -> None:
+    """Somebody else could have put another model there."""
+    foreign = cached_export(store(tmp_path / "foreign"), "float32")
+    shutil.copytree(foreign, tmp_path / "model" / "ctranslate2" / "float32")
+    export = cached_export(store(tmp_path / "model"), "float32")
+    assert not export.is_relative_to(tmp_path / "model")
 
 
-@pytest.fixture
-def unwritable(tmp_path: Path) -> ModelFolder:
-    """A model with a file where the folder of exports would be, so that not even root can write there."""
-    model = store(tmp_path / "model")
-    (tmp_path / "model" / "ctranslate2").touch()
-    return model
+@pytest.mark.parametrize("name", ["model.bin", "shared_vocabulary.json", "config.json", "tokenizer.json"])
+@pytest.mark.parametrize("damage", [lambda path: path.write_bytes(b""), flip_last_byte, Path.unlink])
+def test_a_damaged_export_is_made_again(tmp_path: Path, name: str, damage: Callable[[Path], object]) -> None:
+    model = store(tmp_path)
+    export = cached_export(model, "float32")
+    whole = (export / name).read_bytes()
+    damage(export / name)
+    assert cached_export(model, "float32") == export
+    assert (export / name).read_bytes() == whole
 
 
-def test_the_export_of_a_read_only_model_is_kept_in_the_users_cache(
-    unwritable: ModelFolder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-    export = cached_export(unwritable, "float32")
-    assert export.is_relative_to(tmp_path / "cache" / "multihead")
-    before = made(export)
-    assert cached_export(unwritable, "float32") == export
-    assert made(export) == before
-    assert CTranslate2Engine(export, random_model().config).search(segments_of([[4]]), SearchConfig(max_extra=0))
+def test_the_exports_of_a_model_that_was_deleted_are_removed(tmp_path: Path) -> None:
+    export = cached_export(store(tmp_path / "first"), "float32")
+    shutil.rmtree(tmp_path / "first")
+    cached_export(store(tmp_path / "second"), "float32")
+    assert not export.exists()
 
 
 def test_without_any_cache_an_export_lasts_as_long_as_the_process(
-    unwritable: ModelFolder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setenv("XDG_CACHE_HOME", str(unwritable.path / "ctranslate2"))
+    """A file is where the cache would be, so that not even root can write there."""
+    (tmp_path / "cache").touch()
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
-    export = cached_export(unwritable, "float32")
+    export = cached_export(store(tmp_path / "model"), "float32")
     assert export.is_relative_to(tmp_path)
     assert (export / "model.bin").exists()
     assert "cannot be kept" in capsys.readouterr().err

@@ -39,7 +39,7 @@ def test_it_is_small_and_whole() -> None:
     files = {path.name: path.stat().st_size for path in find_model("en-de").iterdir()}
     assert sum(files.values()) <= MOST_BYTES
     assert set(files) == {
-        *("README.md", "config.json", "model.safetensors", "tokenizer.json"),
+        *("README.md", "config.json", "model.safetensors", "tokenizer.json", "SHA256SUMS"),
     }
 
 

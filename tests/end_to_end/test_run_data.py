@@ -20,7 +20,7 @@ from multihead.runs.request import TrainingRequest
 from multihead.runs.train import train
 from multihead.storage import files
 from multihead.storage.files import content_sum
-from multihead.storage.model_folder import published_step, read_config
+from multihead.storage.model_folder import published_step, read_config, replace_config
 from tests.conftest import QUICK, copy_or_reverse, write_pairs
 
 LANGUAGES: Settings = {"data.source_lang": "en", "data.target_lang": "de"}
@@ -71,7 +71,7 @@ def forget_the_corpus(run: Path) -> None:
     """Make config.json that of an older version."""
     document = json.loads((run / "config.json").read_text(encoding="utf-8"))
     document.get("provenance", {}).pop("corpus_sha256", None)
-    (run / "config.json").write_text(json.dumps(document), encoding="utf-8")
+    replace_config(run, json.dumps(document))
 
 
 # (a) and (b): settings beside --data

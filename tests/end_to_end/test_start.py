@@ -19,7 +19,7 @@ from multihead.errors import UsageError, UserError
 from multihead.model.weights import load_model, weights_of
 from multihead.runs.request import TrainingRequest
 from multihead.runs.train import train
-from multihead.storage.model_folder import read_config, read_provenance
+from multihead.storage.model_folder import read_config, read_provenance, replace_config
 from multihead.storage.shortlist import load_shortlist
 from multihead.text.tokenizer import EOS_ID
 
@@ -43,7 +43,7 @@ def copy_of(model: Path, folder: Path, **data: str) -> Path:
     shutil.copytree(model, folder, ignore=shutil.ignore_patterns("checkpoints", "data", "tensorboard"))
     stored = json.loads((folder / "config.json").read_text(encoding="utf-8"))
     stored["data"] |= data
-    (folder / "config.json").write_text(json.dumps(stored), encoding="utf-8")
+    replace_config(folder, json.dumps(stored))
     return folder
 
 

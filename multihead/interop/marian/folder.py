@@ -1,6 +1,5 @@
 """Reading an untrusted folder of Hugging Face: only the expected files, of a bounded size, and no links out of it."""
 
-import json
 import re
 from contextlib import AbstractContextManager
 from pathlib import Path
@@ -10,8 +9,9 @@ from multihead.errors import UserError
 from multihead.storage.arrays import ArrayFile, open_arrays
 from multihead.storage.files import sha256
 from multihead.storage.model_folder import WEIGHTS
+from multihead.untrusted import parse_json, read_bytes
 
-MAX_BYTES = 100_000_000  # of a file that is read at once; ten times the largest vocabularies
+MAX_BYTES = 32 << 20  # of a file that is read at once; several times the largest vocabularies
 PICKLES = ("pytorch_model.bin", "tf_model.h5", "model.npz", "rust_model.ot")
 
 
@@ -48,16 +48,10 @@ class MarianFolder:
         )
 
     def read(self, name: str) -> bytes:
-        path = self.file(name)
-        if (size := path.stat().st_size) > MAX_BYTES:
-            raise UserError(f"{path} has {size:,} bytes; at most {MAX_BYTES:,} are read")
-        return path.read_bytes()
+        return read_bytes(self.file(name), MAX_BYTES)
 
     def json(self, name: str) -> dict[str, Any]:
-        try:
-            document = json.loads(self.read(name))
-        except (ValueError, RecursionError) as error:
-            raise UserError(f"{self.path / name} is not JSON: {error}") from None
+        document = parse_json(self.read(name), self.path / name)
         if not isinstance(document, dict):
             raise UserError(f"{self.path / name} is not a JSON object")
         return document

@@ -33,6 +33,7 @@ from multihead.interop.marian.vocabulary import read_vocabulary
 from multihead.interop.weight_layout import read_weights, sines_before_cosines
 from multihead.model.positions import sinusoids
 from multihead.storage.arrays import Arrays
+from multihead.storage.checksums import CHECKSUM_FILE, checksums
 from multihead.storage.files import atomic_directory, check_writable
 from multihead.storage.model_folder import WEIGHTS, ModelFolder, Provenance, read_provenance, save_model
 from multihead.text.tokenizer import BOS_ID, PAD_ID
@@ -65,6 +66,9 @@ def import_marian(folder: Path, output: Path, name: str = "", commit: str | None
         (temporary / "README.md").write_text(_imported_card(output.name, run_config, provenance), encoding="utf-8")
         if not mapping.is_native:
             _keep_originals(files, temporary / ORIGIN)
+            originals = {f"{ORIGIN}/{path.name}": path for path in sorted((temporary / ORIGIN).iterdir())}
+            with (temporary / CHECKSUM_FILE).open("a", encoding="utf-8") as sums:
+                sums.write(checksums(originals))
         _check_readable(temporary)
 
 

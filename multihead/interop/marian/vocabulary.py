@@ -20,11 +20,14 @@ from multihead.text.tokenizer import (
     UNK_ID,
     SubwordTokenizer,
 )
+from multihead.text.tokenizer_form import is_valid_charsmap
 
 UNIGRAM = 1  # SentencePiece's enum of model types
 NORMAL, USER_DEFINED, BYTE = 1, 4, 6  # and of piece types
 UNKNOWN_PENALTY = 10.0  # SentencePiece scores an unknown character this far below the least likely piece
 UNKNOWN = "<unk>"
+PIECE_TAG = b"\n"  # the byte that begins a piece, and its text, in the file
+MAX_PIECE_TAGS = 2_000_000  # such bytes in a file, of which a vocabulary of 250,000 pieces has 500,000
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,12 +80,17 @@ def _read_spm(folder: MarianFolder, name: str) -> Any:
     messages: Any = require("sentencepiece.sentencepiece_model_pb2", extra="interop")
     decode_error: type[Exception] = require("google.protobuf.message", extra="interop").DecodeError
     proto, content = messages.ModelProto(), folder.read(name)
+    if content.count(PIECE_TAG) > MAX_PIECE_TAGS:  # an empty piece has two bytes, and takes many times that in memory
+        raise UserError(f"{folder.path / name} is not a SentencePiece model of OPUS-MT: it has too many pieces")
     try:
         proto.ParseFromString(content)
     except decode_error as error:
         raise UserError(f"{folder.path / name} is not a SentencePiece model: {error}") from None
     if not proto.pieces:
         raise UserError(f"{folder.path / name} is not a SentencePiece model: it has no pieces")
+    charsmap = proto.normalizer_spec.precompiled_charsmap
+    if charsmap and not is_valid_charsmap(charsmap):
+        raise UserError(f"{folder.path / name} is damaged: its character map leads outside of itself")
     if proto.trainer_spec.model_type != UNIGRAM or any(piece.type == BYTE for piece in proto.pieces):
         raise UserError(f"{folder.path / name} is not a SentencePiece model of OPUS-MT: unigram, without bytes")
     return proto

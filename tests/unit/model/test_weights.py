@@ -9,6 +9,7 @@ from multihead.errors import UserError
 from multihead.model.transformer import Transformer
 from multihead.model.weights import load_model, to_arrays, to_tensors, weights_of
 from multihead.storage.arrays import write_arrays
+from multihead.storage.checksums import update_checksum
 from multihead.storage.model_folder import WEIGHTS
 from multihead.text.tokenizer import SubwordTokenizer
 from tests.conftest import store_model, tiny_shape
@@ -36,6 +37,7 @@ def test_weights_that_do_not_fit_the_configuration_are_refused_by_name(tmp_path:
     name, wrong = "encoder.0.feed_forward.w_1.weight", to_arrays({"x": torch.zeros(3, 3)})["x"]
     for changed in ({**weights, name: wrong}, {**weights, "extra": wrong}):
         write_arrays(tmp_path / WEIGHTS, changed)
+        update_checksum(tmp_path, WEIGHTS)
         with pytest.raises(UserError, match="do not fit"):
             load_model(tmp_path)
 

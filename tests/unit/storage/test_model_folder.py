@@ -22,6 +22,7 @@ from multihead.storage.model_folder import (
     is_published,
     published_step,
     read_provenance,
+    replace_config,
     save_model,
 )
 from multihead.storage.shortlist import Shortlist
@@ -38,7 +39,7 @@ def make_model(**changes: object) -> Transformer:
 
 
 def test_a_stored_model_opens_again(tmp_path: Path) -> None:
-    model, shortlist = make_model(), Shortlist(np.full((300, 1), 5), np.array([6]))
+    model, shortlist = make_model(), Shortlist(np.full((260, 1), 5), np.array([6]))
     stored = store_model(tmp_path / "model", model, TOKENIZER, shortlist)
     expected = to_arrays(weights_of(model))
     assert (stored.root, stored.path, stored.config.model) == (tmp_path / "model", tmp_path / "model", model.config)
@@ -162,7 +163,7 @@ def test_the_alignment_layer_is_the_last_unless_the_model_names_one(
     store_model(tmp_path, make_model(decoder_layers=2), TOKENIZER)
     document = json.loads((tmp_path / "config.json").read_text())
     search = {} if stored is None else {"alignment_layer": stored}
-    (tmp_path / "config.json").write_text(json.dumps({**document, "search": search}))
+    replace_config(tmp_path, json.dumps({**document, "search": search}))
     assert ModelFolder.open(tmp_path).alignment_layer == layer
 
 
@@ -173,6 +174,6 @@ def test_the_alignment_layer_is_the_last_unless_the_model_names_one(
 def test_an_alignment_layer_that_does_not_exist_is_refused(tmp_path: Path, stored: object, message: str) -> None:
     store_model(tmp_path, make_model(decoder_layers=2), TOKENIZER)
     document = json.loads((tmp_path / "config.json").read_text())
-    (tmp_path / "config.json").write_text(json.dumps({**document, "search": {"alignment_layer": stored}}))
+    replace_config(tmp_path, json.dumps({**document, "search": {"alignment_layer": stored}}))
     with pytest.raises(UserError, match=message):
         print(ModelFolder.open(tmp_path).alignment_layer)

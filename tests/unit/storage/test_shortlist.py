@@ -10,7 +10,7 @@ from multihead.text.tokenizer import EOS_ID
 
 def test_a_shortlist_is_saved_and_loaded(tmp_path: Path) -> None:
     assert load_shortlist(tmp_path) is None
-    stored = Shortlist(np.array([[5, 6], [7, EOS_ID]]), frequent=np.array([8, 4]))
+    stored = Shortlist(np.array([[0, 2], [1, EOS_ID], [0, 1], [2, 1]]), frequent=np.array([3, 1]))
     stored.save(tmp_path)
     loaded = load_shortlist(tmp_path)
     assert loaded is not None

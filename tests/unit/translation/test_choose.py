@@ -11,6 +11,7 @@ import pytest
 import multihead
 from multihead.config.schema import SearchConfig
 from multihead.errors import UserError
+from multihead.storage.model_folder import replace_config
 from multihead.translation.engine import SearchResult, Segment
 from multihead.translation.engines.choose import AutoEngine
 
@@ -94,6 +95,6 @@ def test_a_variant_that_only_torch_can_run_says_so(trained: Path, tmp_path: Path
     shutil.copytree(trained, tmp_path, dirs_exist_ok=True, ignore=shutil.ignore_patterns("checkpoints", "ctranslate2"))
     config = json.loads((trained / "config.json").read_text())
     config["model"]["encoder_mixer"] = "lstm"
-    (tmp_path / "config.json").write_text(json.dumps(config))
+    replace_config(tmp_path, json.dumps(config))
     with pytest.raises(UserError, match=r"this model \(CTranslate2 does not support .*lstm\) needs torch"):
         multihead.load(tmp_path)
