@@ -65,14 +65,14 @@ def bench_serving(model: str, engine: str, seconds: float) -> ServingReport:
     """Start a server in each mode, and load it with more and more clients."""
     measured = {}
     for name, max_batch in ((MERGED, 32), (ONE_AT_A_TIME, 1)):
-        with _server(model, engine, max_batch) as (port, languages):
+        with server_process(model, engine, max_batch) as (port, languages):
             requests = _requests(port, *languages)
             measured[name] = [asyncio.run(_load(port, requests, clients, seconds)) for clients in CLIENTS]
     return ServingReport(model=model, merged=measured[MERGED], one_at_a_time=measured[ONE_AT_A_TIME])
 
 
 @contextlib.contextmanager
-def _server(model: str, engine: str, max_batch: int) -> Iterator[tuple[int, tuple[str, str]]]:
+def server_process(model: str, engine: str, max_batch: int) -> Iterator[tuple[int, tuple[str, str]]]:
     """Run a server in a separate process; yield its port and its language pair."""
     command = [sys.executable, "-m", "multihead", "serve", model, "--port=0", "--no-log"]
     command += [f"--engine={engine}", f"--max-batch={max_batch}"]

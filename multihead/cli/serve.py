@@ -32,9 +32,10 @@ def serve_command(
     max_characters: Annotated[
         int, typer.Option(min=1, help="Characters per text; a request may have 10 times as many.")
     ] = 5000,
-    max_queued_characters: Annotated[
-        int, typer.Option(min=1, help="Characters that may wait for translation, over all requests.")
-    ] = 100_000,
+    max_wait: Annotated[
+        float,
+        typer.Option(min=0, help="Seconds that a short request may have to wait; it is refused if it were longer."),
+    ] = 2.0,
     max_batch: Annotated[int, typer.Option(min=1, help="Sentences translated together, over all requests.")] = 32,
     timeout: Annotated[float, typer.Option(min=0.1, help="Seconds after which a request fails.")] = 30.0,
     log: Annotated[bool, typer.Option(help="Log each request to stderr as a line of JSON, without its text.")] = True,
@@ -43,7 +44,8 @@ def serve_command(
     ] = True,
     engine: Engine = "auto",
     characters: Annotated[int | None, typer.Option(min=1, hidden=True)] = None,
-    waiting: Annotated[int | None, typer.Option(min=1, hidden=True)] = None,
+    max_queued_characters: Annotated[int | None, typer.Option(hidden=True)] = None,
+    waiting: Annotated[int | None, typer.Option(hidden=True)] = None,
     batch: Annotated[int | None, typer.Option(min=1, hidden=True)] = None,
     seconds: Annotated[float | None, typer.Option(min=0.1, hidden=True)] = None,
     rate: Annotated[str | None, typer.Option(hidden=True)] = None,
@@ -54,9 +56,11 @@ def serve_command(
     from multihead.serve.options import Limits, ServerOptions
     from multihead.serve.server import serve
 
+    if max_queued_characters is not None or waiting is not None:
+        say("--max-queued-characters has no effect any more: --max-wait bounds the queue, in seconds")
     limits = Limits(
         characters=_renamed(characters, "--characters", max_characters, "--max-characters"),
-        queued_characters=_renamed(waiting, "--waiting", max_queued_characters, "--max-queued-characters"),
+        max_wait=max_wait,
         batch=_renamed(batch, "--batch", max_batch, "--max-batch"),
         seconds=_renamed(seconds, "--seconds", timeout, "--timeout"),
     )

@@ -43,16 +43,20 @@ class Access:
             raise UsageError(f"{keys_file} contains no key")
         return cls(keys, rate_limit)
 
-    def check(self, key: object, client: str) -> None:
-        """Raise `Forbidden` or `RateLimited` unless this request is allowed; `client` is an IP address."""
+    def check(self, key: object, client: str) -> str:
+        """Return which client this is, by its key or network; raise `Forbidden` or `RateLimited` unless it has access.
+
+        `client` is an IP address.
+        """
         if len(self._storage.events) > MAX_CLIENTS:  # the storage never removes a client
             self._storage.reset()
-        network = _network(client)
+        network = network_of(client)
         if self.keys:
             self._check_key(key, network)
         counted = str(key) if self.keys else network
         if self._rate and not self._limiter.hit(self._rate, counted):
             raise self._rate_limited(self._rate, counted)
+        return counted
 
     def _check_key(self, key: object, network: str) -> None:
         # After too many wrong keys even a correct one is refused, or guessing could go on.
@@ -73,7 +77,7 @@ def _is_equal(key: object, known: str) -> bool:
     return isinstance(key, str) and hmac.compare_digest(key.encode(errors="replace"), known.encode())
 
 
-def _network(address: str) -> str:
+def network_of(address: str) -> str:
     """Return an IPv4 address, or the /64 network of an IPv6 address, in which a client can choose any address."""
     try:
         ip = ip_address(address)

@@ -22,7 +22,7 @@ from multihead.inspection.page import MODULES, asset
 from multihead.serve import lessons
 from multihead.serve.access import Access
 from multihead.serve.errors import BadRequest, NotInstalled, ServeError, ShuttingDown, Unavailable
-from multihead.serve.middleware import InternalErrorMiddleware, Metrics, RequestLogMiddleware
+from multihead.serve.middleware import HeaderLimitMiddleware, InternalErrorMiddleware, Metrics, RequestLogMiddleware
 from multihead.serve.openapi import openapi_document
 from multihead.serve.options import Limits
 from multihead.serve.requests import ExplainRequest, RequestModels, parse, read_fields
@@ -79,7 +79,7 @@ def make_app(state: AppState) -> Starlette:
         "/": (page, "GET"),
         **{f"/{name}": (page, "GET") for name in (*_PAGE_FILES[1:], *_VIEWER_FILES)},
     }
-    return Starlette(
+    app = Starlette(
         routes=[
             Route(path, partial(route, state), methods=methods.split()) for path, (route, methods) in routes.items()
         ],
@@ -90,6 +90,7 @@ def make_app(state: AppState) -> Starlette:
                 CORSMiddleware, allow_origins=["*"], allow_methods=["GET", "POST"], allow_headers=["content-type"]
             ),
             Middleware(InternalErrorMiddleware),
+            Middleware(HeaderLimitMiddleware),
         ],
         exception_handlers={
             ServeError: _serve_error,
@@ -99,6 +100,8 @@ def make_app(state: AppState) -> Starlette:
             405: _not_allowed,
         },
     )
+    app.router.redirect_slashes = False  # a redirect would repeat the Host header of the request
+    return app
 
 
 async def _serve_error(request: Request, error: Exception) -> Response:
@@ -126,9 +129,9 @@ async def _not_allowed(request: Request, _: Exception) -> Response:
 
 
 async def translate(state: AppState, request: Request) -> Response:
-    asked = await _read(state, request, state.requests.translate)
+    asked, client = await _read(state, request, state.requests.translate)
     work = state.ready_service().translate(
-        asked.texts, asked.source, asked.target, asked.alternatives, is_html=asked.format == "html"
+        asked.texts, asked.source, asked.target, asked.alternatives, is_html=asked.format == "html", client=client
     )
     translations, detected = await _cancel_on_disconnect(request, work)
     state.metrics.characters.inc(sum(map(len, asked.texts)))
@@ -143,8 +146,8 @@ async def translate(state: AppState, request: Request) -> Response:
 
 
 async def detect(state: AppState, request: Request) -> Response:
-    asked = await _read(state, request, state.requests.detect)
-    found = await state.ready_service().detect(asked.q)
+    asked, client = await _read(state, request, state.requests.detect)
+    found = await state.ready_service().detect(asked.q, client)
     return reply([{"confidence": one.confidence, "language": one.language} for one in found])
 
 
@@ -184,8 +187,8 @@ async def settings(state: AppState, request: Request) -> Response:
 async def attention(state: AppState, request: Request) -> Response:
     if not is_installed("torch"):
         raise NotInstalled("this server does not show attention: PyTorch is not installed")
-    asked = await _read(state, request, state.requests.attention)
-    work = state.ready_service().attention(asked.q, asked.sentence, asked.source, asked.target, asked.search)
+    asked, client = await _read(state, request, state.requests.attention)
+    work = state.ready_service().attention(asked.q, asked.sentence, asked.source, asked.target, asked.search, client)
     content = await _cancel_on_disconnect(request, work)
     return await asyncio.to_thread(reply, content)  # megabytes for a long sentence
 
@@ -221,7 +224,7 @@ async def ready(state: AppState, request: Request) -> Response:
 
 async def metrics(state: AppState, request: Request) -> Response:
     directions = state.service.directions.values() if state.service else ()
-    state.metrics.waiting.set(sum(direction.batcher.queued_characters for direction in directions))
+    state.metrics.waiting.set(sum(direction.batcher.waiting_seconds for direction in directions))
     return Response(generate_latest(state.metrics.registry), headers={"content-type": CONTENT_TYPE_LATEST})
 
 
@@ -248,11 +251,11 @@ def _page_file(name: str) -> str:
 # Shared by the routes
 
 
-async def _read(state: AppState, request: Request, model: type[Model]) -> Model:
-    """Return the validated fields of a client that has access."""
+async def _read(state: AppState, request: Request, model: type[Model]) -> tuple[Model, str]:
+    """Return the validated fields of a client that has access, and which client it is."""
     fields = await read_fields(request, state.limits.body_bytes)
-    state.access.check(fields.get("api_key"), _client(request))
-    return parse(model, fields)
+    client = state.access.check(fields.get("api_key"), _client(request))
+    return parse(model, fields), client
 
 
 def _client(request: Request) -> str:

@@ -1,243 +1,219 @@
-"""Merge concurrent requests into batches for the one thread that owns the model; knows nothing of HTTP.
+"""Translate the sentences of concurrent requests in a few threads ("lanes"); knows nothing of HTTP.
 
-A request is a list of sentences. Each batch takes one sentence from every waiting request in turn until it is full, so
-a short request never waits for a long one to finish: it is part of the next batch.
-
-A request is admitted once, by `submit`. Function calls that it needs later (`run_exclusive`) are never refused because
-the queue is full, so that no work is done twice.
+A request is admitted once, by `admit`, before any work is done for it: if it would have to wait too long it is refused
+at once. What it needs later is never refused. Whose turn it is, `fair_queue` decides. When a request ends, for whatever
+reason, its remaining sentences are dropped.
 """
 
 import threading
 import time
-from collections import deque
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future, InvalidStateError
 from contextlib import suppress
-from dataclasses import dataclass, field
-from typing import Any, TypeVar
+from typing import Any, Self, TypeVar, cast
 
 from multihead.config.schema import SearchConfig
 from multihead.serve.errors import Overloaded, ShuttingDown
+from multihead.serve.fair_queue import CALL_UNITS, Batch, FairQueue, Job
 from multihead.serve.options import Limits
+from multihead.serve.pace import Kind, Pace, units
 from multihead.translation.translator import Translation
 
 Value = TypeVar("Value")
 Result = TypeVar("Result")
 Translate = Callable[[list[str], SearchConfig, bool], list[Translation]]  # True: with details
 
-BATCH_CHARACTERS = 4000
-MIN_WEIGHT = 50  # characters that the shortest sentence counts as
-CALL_SECONDS = 0.1  # of function calls between two batches
+BATCH_UNITS = 160  # two or three short sentences: a request may have to wait for a batch in progress
+MERGED_BATCH_UNITS = 2400  # for an engine that is much faster with many sentences
+WAIT_PER_SECOND = 20  # a request may wait this many times as long as it takes by itself, and `Limits.max_wait`
+MAX_WAIT_SHARE = 0.8  # of the time for an answer
 
 
-def weight(sentences: Sequence[str]) -> int:
-    """Return how many characters sentences count as in the queue."""
-    return sum(max(MIN_WEIGHT, len(sentence)) for sentence in sentences)
+class Ticket:
+    """A request that was admitted: a place in the queue, until it is closed."""
 
+    def __init__(self, batcher: "Batcher", client: str, seconds: float) -> None:
+        self.client, self._batcher, self._reserved = client, batcher, seconds
+        self._jobs: list[Job] = []
 
-@dataclass(slots=True, eq=False)
-class _Request:
-    """The sentences of one client and the results so far."""
+    @property
+    def seconds(self) -> float:
+        """The time that its remaining work is expected to take on one core."""
+        return self._jobs[-1].remaining if self._jobs else self._reserved
 
-    sentences: Sequence[str]
-    config: SearchConfig
-    details: bool
-    deadline: float
-    future: Future[list[Translation]]
-    n_taken: int = 0
-    results: dict[int, Translation] = field(default_factory=dict)
+    def __enter__(self) -> Self:
+        return self
 
-    def is_over(self) -> bool:
-        """True if the client has canceled or its time is over; in the latter case fail the request."""
-        if time.monotonic() > self.deadline:
-            _fail(self.future, TimeoutError("the request waited too long"))
-        return self.future.done()
+    def __exit__(self, *_: object) -> None:
+        self._batcher._close(self, self._jobs)
 
-    def deliver(self, index: int, result: Translation) -> None:
-        self.results[index] = result
-        if len(self.results) == len(self.sentences):
-            with suppress(InvalidStateError):
-                self.future.set_result([self.results[index] for index in range(len(self.sentences))])
+    def translate(
+        self, sentences: Sequence[str], config: SearchConfig, details: bool = False
+    ) -> Future[list[Translation]]:
+        """Translate sentences, with `details` also align their words. Canceling the future drops those that wait."""
+        return self._submit(Job(self.client, sentences, (config, details)))
 
+    def call(self, function: Callable[[Value], Result], values: Sequence[Value]) -> Future[list[Result]]:
+        """Call a function that needs the model for each value; only one such call runs at a time."""
+        return self._submit(Job(self.client, values, None, function))
 
-@dataclass(slots=True, eq=False)
-class _Calls:
-    """A function to call for each of some values."""
-
-    function: Callable[[Any], Any]
-    values: Sequence[Any]
-    deadline: float
-    future: Future[list[Any]]
-    results: list[Any] = field(default_factory=list)
-
-    def weight(self) -> int:
-        """Return how many characters the calls count as: at most one batch."""
-        return min(BATCH_CHARACTERS, MIN_WEIGHT * len(self.values))
-
-    def step(self) -> bool:
-        """Call the function once; return True if all calls are done or nobody waits for them anymore."""
-        if time.monotonic() > self.deadline:
-            _fail(self.future, TimeoutError("the request waited too long"))
-        if self.future.done():
-            return True
-        try:
-            self.results.append(self.function(self.values[len(self.results)]))
-        except BaseException as error:  # reported to the client; the thread goes on
-            _fail(self.future, error)
-            return True
-        if len(self.results) < len(self.values):
-            return False
-        with suppress(InvalidStateError):  # canceled just now
-            self.future.set_result(self.results)
-        return True
-
-
-def _fail(future: Future[Any], error: BaseException) -> None:
-    """Pass an error to the client. A Rust panic is not an `Exception` and would end the task of the event loop."""
-    with suppress(InvalidStateError):  # canceled just now
-        future.set_exception(error if isinstance(error, Exception) else RuntimeError(type(error).__name__))
+    def _submit(self, job: Job) -> Future[list[Any]]:
+        self._jobs.append(job)
+        return self._batcher._submit(job)
 
 
 class Batcher:
-    """A bounded queue, and the thread that empties it."""
+    """A queue whose bound is the time to empty it, and the threads that do so."""
 
     def __init__(
         self,
         translate: Translate,
-        max_queued_characters: int = Limits().queued_characters,
-        max_batch: int = Limits().batch,
+        limits: Limits | None = None,
+        n_lanes: int = 1,
+        batch_units: int = MERGED_BATCH_UNITS,
         on_batch: Callable[[int], None] = lambda size: None,  # called with the size of every batch
     ) -> None:
-        self._translate, self._on_batch = translate, on_batch
-        self._max_queued_characters, self._max_batch = max_queued_characters, max_batch
-        self._requests: deque[_Request] = deque()
-        self._calls: deque[_Calls] = deque()
-        self._queued_characters = 0  # not yet translated
-        self._characters_per_second = 2000.0  # running estimate
+        """`translate` is called by `n_lanes` threads: two more than cores, or one if each call uses all cores."""
+        self._translate, self._on_batch, self._limits = translate, on_batch, limits or Limits()
+        self._n_cores = max(1, n_lanes - 2)
+        self._pace = Pace()
+        self._queue = FairQueue(self._pace, n_lanes, self._limits.batch, batch_units)
+        self._tickets: dict[Ticket, None] = {}
         self._changed = threading.Condition()
         self._is_closing = False
-        self._thread = threading.Thread(target=self._work, name="batcher", daemon=True)
-        self._thread.start()
+        self._threads = [threading.Thread(target=self._work, name=f"lane {n}", daemon=True) for n in range(n_lanes)]
+        for thread in self._threads:
+            thread.start()
 
     @property
-    def queued_characters(self) -> int:
-        return self._queued_characters
+    def waiting_seconds(self) -> float:
+        """The time that the work of all requests is expected to take."""
+        with self._changed:
+            return sum(ticket.seconds for ticket in self._tickets) / self._n_cores
 
-    def submit(
-        self, sentences: Sequence[str], config: SearchConfig, seconds: float, details: bool = False
-    ) -> Future[list[Translation]]:
-        """Translate sentences within this time, with `details` also align their words.
+    def admit(self, client: str, n_units: int, config: SearchConfig, details: bool = False) -> Ticket:
+        """Return a place in the queue for a request of about this size, or raise `Overloaded`."""
+        with self._changed:
+            if self._is_closing:
+                raise ShuttingDown("the server is shutting down")
+            seconds = self._pace.seconds(n_units, (config.beam, details))
+            excess = self._excess_seconds(client, seconds)
+            if excess > 0:
+                again = max(1.0, excess)
+                raise Overloaded(f"too many requests are waiting; try again in {again:.0f} seconds", again)
+            ticket = Ticket(self, client, seconds)
+            self._tickets[ticket] = None
+            return ticket
 
-        Canceling the future removes those that still wait.
+    def is_full_for(self, client: str, n_units: int) -> bool:
+        """Return whether `admit` would refuse a request with the usual search settings now."""
+        with self._changed:
+            return self._excess_seconds(client, self._pace.seconds(n_units, (SearchConfig().beam, False))) > 0
+
+    def _excess_seconds(self, client: str, seconds: float) -> float:
+        """Return how much longer than it may a request would wait.
+
+        Until it is done, each request of the same client gets as much time as it, or all that the other one needs, and
+        each other client as much as this one.
         """
-        request = _Request(sentences, config, details, time.monotonic() + seconds, Future())
-        if not sentences:
-            request.future.set_result([])
-            return request.future
+        if not self._tickets:
+            return 0.0
+        limit = min(
+            MAX_WAIT_SHARE * self._limits.seconds, self._limits.max_wait + WAIT_PER_SECOND * seconds / self._n_cores
+        )
+        of_client: dict[str, float] = {}
+        own = seconds
+        for ticket in self._tickets:
+            if ticket.client == client:
+                own += min(seconds, ticket.seconds)
+            else:
+                of_client[ticket.client] = of_client.get(ticket.client, 0.0) + ticket.seconds
+        total = own + sum(min(own, other) for other in of_client.values())
+        return (total - seconds) / self._n_cores - limit
+
+    def _submit(self, job: Job) -> Future[list[Any]]:
+        if not job.items:
+            job.future.set_result([])
+            return job.future
         with self._changed:
-            self._admit(weight(sentences))
-            self._requests.append(request)
+            size = CALL_UNITS * len(job.items) if job.search is None else units(job.items)
+            job.remaining = self._pace.seconds(size, job.kind)
+            self._queue.add(job)
             self._changed.notify()
-        return request.future
+        job.future.add_done_callback(lambda _: self._drop(job))
+        return job.future
 
-    def run_exclusive(
-        self, function: Callable[[Value], Result], values: Sequence[Value], seconds: float
-    ) -> Future[list[Result]]:
-        """Call a function for each value in the thread that owns the model, for a request that is already admitted."""
-        calls = _Calls(function, values, time.monotonic() + seconds, Future())
-        if not values:
-            calls.future.set_result([])
-            return calls.future
+    def _drop(self, job: Job) -> None:
         with self._changed:
-            self._check_open()
-            self._queued_characters += calls.weight()
-            self._calls.append(calls)
-            self._changed.notify()
-        return calls.future
+            self._queue.remove(job)
 
-    def _admit(self, weight: int) -> None:
-        self._check_open()
-        # A request larger than the queue is accepted if the queue is empty.
-        if self._queued_characters and self._queued_characters + weight > self._max_queued_characters:
-            seconds = max(1.0, self._queued_characters / self._characters_per_second)
-            raise Overloaded(f"too many requests are waiting; try again in {seconds:.0f} seconds", seconds)
-        self._queued_characters += weight
-
-    def _check_open(self) -> None:
-        if self._is_closing:
-            raise ShuttingDown("the server is shutting down")
+    def _close(self, ticket: Ticket, jobs: list[Job]) -> None:
+        for job in jobs:
+            job.future.cancel()
+        with self._changed:
+            self._tickets.pop(ticket, None)
 
     def close(self, seconds: float) -> bool:
-        """Accept no more work, finish what is queued and end the thread; return True if that was done in time."""
+        """Accept no more work, finish what is queued and end the threads; return True if that was done in time."""
         with self._changed:
             self._is_closing = True
-            self._changed.notify()
-        self._thread.join(seconds)
-        return not self._thread.is_alive()
+            self._changed.notify_all()
+        end = time.monotonic() + seconds
+        for thread in self._threads:
+            thread.join(max(0.0, end - time.monotonic()))
+        return not any(thread.is_alive() for thread in self._threads)
 
-    # In the thread
+    # In the threads
 
     def _work(self) -> None:
-        while True:
-            with self._changed:
-                while not self._requests and not self._calls and not self._is_closing:
-                    self._changed.wait()
-                if not self._requests and not self._calls:
-                    return
-                batch = self._next_batch()
-            if batch:
-                self._translate_batch(batch)
-            self._run_calls(CALL_SECONDS)
+        while batch := self._next_batch():
+            start = time.monotonic()
+            results = self._run(batch)
+            self._finish(batch, time.monotonic() - start)
+            for (job, index), result in zip(batch.jobs, results, strict=True):
+                _deliver(job, index, result)
+            self._on_batch(len(batch.jobs))
 
-    def _run_calls(self, seconds: float) -> None:
-        """Call functions of all clients in turn, until none is left or the time is over."""
-        end = time.monotonic() + seconds
-        while self._calls and time.monotonic() < end:
-            calls = self._calls.popleft()
-            if not calls.step():
-                self._calls.append(calls)
-                continue
-            with self._changed:
-                self._queued_characters -= calls.weight()
-
-    def _next_batch(self) -> list[tuple[_Request, int]]:
-        """Take a sentence of every request with the search settings of the first, in turn, until the batch is full."""
-        for request in [request for request in self._requests if request.is_over()]:
-            self._requests.remove(request)
-            self._queued_characters -= weight(request.sentences[request.n_taken :])
-        if not self._requests:
-            return []
-        first = self._requests[0]
-        kind = first.config, first.details
-        compatible = deque(request for request in self._requests if (request.config, request.details) == kind)
-        batch: list[tuple[_Request, int]] = []
-        n_characters = 0
-        while compatible and len(batch) < self._max_batch and n_characters < BATCH_CHARACTERS:
-            request = compatible.popleft()
-            batch.append((request, request.n_taken))
-            n_characters += weight([request.sentences[request.n_taken]])
-            request.n_taken += 1
-            if request.n_taken < len(request.sentences):
-                compatible.append(request)
-        # Requests that had a turn go to the end, so that other search settings get theirs.
-        served = {id(request): request for request, _ in batch}
-        self._requests = deque(request for request in self._requests if id(request) not in served)
-        self._requests.extend(request for request in served.values() if request.n_taken < len(request.sentences))
-        return batch
-
-    def _translate_batch(self, batch: list[tuple[_Request, int]]) -> None:
-        sentences = [request.sentences[index] for request, index in batch]
-        start = time.monotonic()
-        try:
-            results = self._translate(sentences, batch[0][0].config, batch[0][0].details)
-        except BaseException as error:  # reported to the clients; the thread goes on
-            for request, _ in batch:
-                _fail(request.future, error)
-        else:
-            for (request, index), result in zip(batch, results, strict=True):
-                request.deliver(index, result)
-        speed = weight(sentences) / max(1e-3, time.monotonic() - start)
-        self._characters_per_second += 0.2 * (speed - self._characters_per_second)
+    def _next_batch(self) -> Batch | None:
+        """Wait for work; return None if the batcher is closed and there will be none."""
         with self._changed:
-            self._queued_characters -= weight(sentences)
-        self._on_batch(len(batch))
+            while True:
+                batch = self._queue.take()
+                if batch.jobs or (self._is_closing and not self._queue):
+                    self._changed.notify()  # there may be work for another lane, or it can end too
+                    return batch if batch.jobs else None
+                self._changed.wait()
+
+    def _run(self, batch: Batch) -> Sequence[Any]:
+        """Return a result for each sentence, or the error."""
+        items = [job.items[index] for job, index in batch.jobs]
+        try:
+            if batch.search is None:
+                function = cast(Callable[[Any], Any], batch.jobs[0][0].function)
+                return [function(item) for item in items]
+            return self._translate(items, *batch.search)
+        except BaseException as error:  # reported to the clients; the thread goes on
+            # A Rust panic is not an `Exception` and would end the task of the event loop.
+            reported = error if isinstance(error, Exception) else RuntimeError(type(error).__name__)
+            return [reported] * len(items)
+
+    def _finish(self, batch: Batch, elapsed: float) -> None:
+        """Free the lane and learn from the time that the batch took; lanes in excess of the cores share them."""
+        with self._changed:
+            kind: Kind = batch.jobs[0][0].kind
+            seconds = elapsed * min(1.0, self._n_cores / self._queue.n_busy)
+            self._pace.record(batch.n_units, seconds, kind)
+            self._queue.finish(batch, seconds)
+            for job, index in batch.jobs:
+                job.remaining = max(0.0, job.remaining - self._pace.seconds(job.units(index), kind))
+
+
+def _deliver(job: Job, index: int, result: object) -> None:
+    """Keep a result; the last one, or an error, ends the job."""
+    with suppress(InvalidStateError):  # canceled just now
+        if isinstance(result, Exception):
+            job.future.set_exception(result)
+            return
+        job.results[index] = result
+        if len(job.results) == len(job.items):
+            job.future.set_result([job.results[index] for index in range(len(job.items))])

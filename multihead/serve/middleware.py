@@ -15,6 +15,9 @@ from multihead.serve.responses import error_reply
 
 LOG = logging.getLogger("multihead.serve")
 
+MAX_HEADER_BYTES = 16_384
+MAX_HEADERS = 100
+CLOSE = {"connection": "close"}
 HEADERS = {
     # The page loads files from this server only, and no inline script or style. The lesson is in a frame of it.
     "content-security-policy": "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; "
@@ -36,7 +39,7 @@ class Metrics:
         self.characters = Counter("multihead_characters", "Characters translated", registry=self.registry)
         sizes = (1, 2, 4, 8, 16, 32)
         self.batches = Histogram("multihead_batch_pieces", "Sentences per batch", buckets=sizes, registry=self.registry)
-        self.waiting = Gauge("multihead_waiting_characters", "Characters in the queue", registry=self.registry)
+        self.waiting = Gauge("multihead_waiting_seconds", "Time to empty the queue", registry=self.registry)
 
 
 class InternalErrorMiddleware:
@@ -64,6 +67,25 @@ class InternalErrorMiddleware:
             LOG.error(json.dumps({"time": _now(), "error": type(error).__name__, "at": at}))
             if not response_started:
                 await error_reply("internal server error", 500)(scope, receive, send)
+
+
+class HeaderLimitMiddleware:
+    """Refuse requests with too many headers, or with two lengths, which a proxy might read in another way."""
+
+    def __init__(self, app: ASGIApp) -> None:
+        self.app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        headers = scope.get("headers", [])
+        names = {name for name, _ in headers}
+        if len(headers) > MAX_HEADERS or sum(len(name) + len(value) + 4 for name, value in headers) > MAX_HEADER_BYTES:
+            await error_reply("the headers are too large", 431, CLOSE)(scope, receive, send)
+        elif {b"content-length", b"transfer-encoding"} <= names:
+            await error_reply("Content-Length and Transfer-Encoding exclude each other", 400, CLOSE)(
+                scope, receive, send
+            )
+        else:
+            await self.app(scope, receive, send)
 
 
 class RequestLogMiddleware:

@@ -18,7 +18,7 @@ class Limits:
     alpha: float = 5.0
     sentence_characters: int = 400  # of a sentence for /attention: the weights grow with the square of the length
     seconds: float = 30.0  # per request, from its arrival to its answer
-    queued_characters: int = 100_000  # of all requests together
+    max_wait: float = 2.0  # seconds that a short request may have to wait; a long one may wait longer
     batch: int = 32  # sentences translated together
 
     @property

@@ -1,32 +1,34 @@
-"""The server process: socket, deadline for slow clients, loading of models, and a shutdown that loses no request."""
+"""The server process: socket, loading of models, and a shutdown that loses no request."""
 
-import asyncio
 import logging
 import signal
 import socket
+import sys
 import threading
 from collections.abc import Sequence
 from ipaddress import ip_network
 from types import FrameType
-from typing import Any
 
-import h11
 import uvicorn
-from uvicorn.protocols.http.h11_impl import H11Protocol
 
+from multihead.concurrency import n_threads
 from multihead.console import Log
 from multihead.errors import UsageError, UserError
 from multihead.interop.hub import find_model
 from multihead.serve.access import Access
 from multihead.serve.app import AppState, make_app
-from multihead.serve.middleware import LOG
+from multihead.serve.fair_queue import RESERVED_LANES
+from multihead.serve.middleware import LOG, MAX_HEADER_BYTES
 from multihead.serve.options import ServerOptions
+from multihead.serve.protocol import MAX_CONNECTIONS, protocol_of
 from multihead.serve.service import Service
 from multihead.translation.translator import load
 
-RECEIVE_SECONDS = 20.0  # from the first byte of a request to its last
-MAX_CONNECTIONS = 2000  # including idle ones; more are closed at once
-MAX_HEADER_BYTES = 16_384
+if sys.platform != "win32":
+    import resource
+
+SWITCH_SECONDS = 0.001  # after which a thread that runs Python yields to the event loop
+SPARE_FILES = 200  # descriptors beside those of connections
 
 
 def serve(models: Sequence[str], options: ServerOptions, log: Log) -> None:
@@ -43,6 +45,8 @@ def serve(models: Sequence[str], options: ServerOptions, log: Log) -> None:
     host, port = listening.getsockname()[:2]
     if options.log:
         _log_to_stderr()
+    _raise_file_limit()
+    sys.setswitchinterval(SWITCH_SECONDS)
     process = _Process(config, state)
     loading = threading.Thread(target=_load, args=(state, models, options, process, log), daemon=True)
     loading.start()
@@ -59,7 +63,7 @@ def _uvicorn_config(state: AppState, options: ServerOptions) -> uvicorn.Config:
     proxies = _networks(options.proxies)
     return uvicorn.Config(
         make_app(state),
-        http=DeadlineProtocol,
+        http=protocol_of(state, has_proxies=bool(proxies)),
         ws="none",
         lifespan="off",
         log_config=None,
@@ -71,6 +75,17 @@ def _uvicorn_config(state: AppState, options: ServerOptions) -> uvicorn.Config:
         timeout_graceful_shutdown=round(options.drain_seconds),
         h11_max_incomplete_event_size=MAX_HEADER_BYTES,
     )
+
+
+def _raise_file_limit() -> None:
+    """Let the process open as many connections as it accepts; many systems allow 1,024 files unless asked."""
+    if sys.platform == "win32":
+        return
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = MAX_CONNECTIONS + SPARE_FILES
+    allowed = wanted if hard == resource.RLIM_INFINITY else min(wanted, hard)
+    if soft != resource.RLIM_INFINITY and soft < allowed:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (allowed, hard))
 
 
 def _networks(proxies: Sequence[str]) -> list[str]:
@@ -106,7 +121,8 @@ def _listen(host: str, port: int) -> socket.socket:
 def _load(state: AppState, models: Sequence[str], options: ServerOptions, process: "_Process", log: Log) -> None:
     """Load the models while /health already answers; an error ends the process."""
     try:
-        translators = [load(model, engine=options.engine) for model in models]
+        n_lanes = n_threads() + RESERVED_LANES
+        translators = [load(model, engine=options.engine, concurrent_searches=n_lanes) for model in models]
         service = Service(translators, options.limits, on_batch=state.metrics.batches.observe)
     except Exception as error:
         process.problem = error
@@ -130,35 +146,3 @@ class _Process(uvicorn.Server):
         # uvicorn's own handler would raise the signal again after shutdown, and the exit status would not be 0.
         self.force_exit = self.should_exit and sig == signal.SIGINT
         self.should_exit = self._state.is_draining = True
-
-
-class DeadlineProtocol(H11Protocol):
-    """HTTP/1.1 that closes the connection of a client that takes too long to send its request."""
-
-    _deadline: asyncio.TimerHandle | None = None
-
-    def connection_made(self, transport: Any) -> None:
-        super().connection_made(transport)
-        if len(self.connections) > MAX_CONNECTIONS:
-            transport.close()
-        self._deadline = self.loop.call_later(RECEIVE_SECONDS, self._hang_up)
-
-    def data_received(self, data: bytes) -> None:
-        if self._deadline is None:
-            self._deadline = self.loop.call_later(RECEIVE_SECONDS, self._hang_up)
-        super().data_received(data)
-        if self.conn.their_state is h11.DONE:  # the request is complete
-            self._cancel_deadline()
-
-    def connection_lost(self, exc: Exception | None) -> None:
-        self._cancel_deadline()
-        super().connection_lost(exc)
-
-    def _cancel_deadline(self) -> None:
-        if self._deadline is not None:
-            self._deadline.cancel()
-            self._deadline = None
-
-    def _hang_up(self) -> None:
-        self._deadline = None
-        self.transport.close()

@@ -16,16 +16,17 @@ from multihead.config.schema import SearchConfig
 from multihead.errors import UserError
 from multihead.inspection.page import page_data
 from multihead.serve import html
-from multihead.serve.batcher import Batcher
+from multihead.serve.batcher import BATCH_UNITS, MERGED_BATCH_UNITS, Batcher, Ticket
 from multihead.serve.errors import BadRequest
 from multihead.serve.languages import Detection, Detector, has_letters
 from multihead.serve.lessons import Lesson, Page
 from multihead.serve.options import AUTO, Limits
+from multihead.serve.pace import SENTENCE_UNITS, estimated_units
+from multihead.serve.text_threads import TextThreads
 from multihead.text.language import name_of
 from multihead.text.sentences import join_translations
 from multihead.translation.translator import Translation, Translator
 
-Value = TypeVar("Value")
 Result = TypeVar("Result")
 
 
@@ -52,29 +53,15 @@ class Direction:
         self.source, self.target = data.source_lang.lower(), data.target_lang.lower()
         self.translator = translator
         self.lesson = Lesson(translator.folder)
-        self.batcher = Batcher(self._translate, limits.queued_characters, limits.batch, on_batch)
+        engine = translator.engine
+        batch_units = MERGED_BATCH_UNITS if engine.merges_sentences else BATCH_UNITS
+        self.batcher = Batcher(self._translate, limits, engine.concurrent_searches, batch_units, on_batch)
 
     def _translate(self, sentences: list[str], config: SearchConfig, details: bool) -> list[Translation]:
-        return list(self.translator.stream(sentences, replace(config, split=False), details=details))
-
-    async def translate(
-        self, sentences: Sequence[str], config: SearchConfig, deadline: asyncio.Timeout, details: bool = False
-    ) -> list[Translation]:
-        """Translate sentences in batches with those of other requests; with `details`, also align their words."""
-        # Canceling this coroutine cancels the future, which removes the sentences that still wait.
-        return await asyncio.wrap_future(self.batcher.submit(sentences, config, _seconds_left(deadline), details))
-
-    async def run_exclusive(
-        self, function: Callable[[Value], Result], values: Sequence[Value], deadline: asyncio.Timeout
-    ) -> list[Result]:
-        """Return the results of a function that needs the model, for each value."""
-        return await asyncio.wrap_future(self.batcher.run_exclusive(function, values, _seconds_left(deadline)))
-
-
-def _seconds_left(deadline: asyncio.Timeout) -> float:
-    end = deadline.when()
-    assert end is not None
-    return end - asyncio.get_running_loop().time()
+        # In one chunk: several would be translated by more threads.
+        return list(
+            self.translator.stream(sentences, replace(config, split=False), chunk_size=len(sentences), details=details)
+        )
 
 
 class Service:
@@ -92,6 +79,7 @@ class Service:
                 raise UserError(f"two models translate from {pair[0]} to {pair[1]}; serve only one of them")
             self.directions[pair] = direction
         self.codes = list(dict.fromkeys(code for pair in self.directions for code in pair))
+        self._threads = TextThreads()
         self._detector: Detector | None = None
         self._lock = threading.Lock()
 
@@ -108,13 +96,13 @@ class Service:
             self._detector = self._detector or Detector(self.codes)
             return self._detector
 
-    async def detect(self, text: str) -> list[Detection]:
+    async def detect(self, text: str, client: str = "") -> list[Detection]:
         detector = await asyncio.to_thread(self._loaded_detector)
-        return await asyncio.to_thread(detector.rank, text)
+        return await self._run(client, [text], detector.rank, text)
 
-    async def detect_source(self, text: str, target: str) -> Detection:
+    async def detect_source(self, text: str, target: str, client: str = "") -> Detection:
         """Return the language to translate a text from if the client asks for detection."""
-        best = (await self.detect(text))[0]
+        best = (await self.detect(text, client))[0]
         if best.confidence:
             return best
         if len(self.sources) > 1 and await asyncio.to_thread(has_letters, text):
@@ -142,53 +130,73 @@ class Service:
 
     # Translation
 
-    async def translate(
-        self, texts: Sequence[str], source: str, target: str, n_alternatives: int = 0, is_html: bool = False
+    async def translate(  # noqa: PLR0913 - the fields of a request
+        self,
+        texts: Sequence[str],
+        source: str,
+        target: str,
+        n_alternatives: int = 0,
+        is_html: bool = False,
+        client: str = "",
     ) -> tuple[list[TranslatedText], Detection | None]:
         """Translate texts sentence by sentence, keeping white space or tags; also return the language if detected."""
         beam = max(SearchConfig().beam, 1 + n_alternatives)
         config = SearchConfig(n_best=1 + n_alternatives, beam=beam)
         translate = self._translate_html if is_html else self._translate_texts
-        async with asyncio.timeout(self.limits.seconds) as deadline:
-            detected = await self.detect_source("\n".join(texts), target) if source == AUTO else None
+        async with asyncio.timeout(self.limits.seconds):
+            detected = await self.detect_source("\n".join(texts), target, client) if source == AUTO else None
             direction = self.direction(detected.language if detected else source, target)
-            return await translate(texts, direction, config, deadline), detected
+            with direction.batcher.admit(client, estimated_units(texts), config, details=is_html) as ticket:
+                return await translate(texts, direction, config, ticket), detected
+
+    async def _run(self, client: str, texts: Sequence[str], function: Callable[..., Result], *args: Any) -> Result:
+        """Call a function whose time grows with texts, without blocking others."""
+        return await self._threads.run(client, sum(map(len, texts)), function, *args)
 
     async def _translate_texts(
-        self, texts: Sequence[str], direction: Direction, config: SearchConfig, deadline: asyncio.Timeout
+        self, texts: Sequence[str], direction: Direction, config: SearchConfig, ticket: Ticket
     ) -> list[TranslatedText]:
-        parts = await asyncio.to_thread(_map, direction.translator.split_sentences, texts)
+        run = partial(self._run, ticket.client, texts)
+        parts = await run(_map, direction.translator.split_sentences, texts)
         sentences = [sentence for of_text, _ in parts for sentence in of_text]
-        found = await direction.translate(sentences, config, deadline)
-        versions = await asyncio.to_thread(_versions, found, config.n_best)
+        found = await asyncio.wrap_future(ticket.translate(sentences, config))
         joins = [(len(of_text), partial(join_translations, gaps=gaps)) for of_text, gaps in parts]
-        return await asyncio.to_thread(_join, versions, joins)
+        return await run(_join, _versions(found, config.n_best), joins)
 
     async def _translate_html(
-        self, texts: Sequence[str], direction: Direction, config: SearchConfig, deadline: asyncio.Timeout
+        self, texts: Sequence[str], direction: Direction, config: SearchConfig, ticket: Ticket
     ) -> list[TranslatedText]:
-        fragments = await asyncio.to_thread(_map, partial(html.parse, cut=direction.translator.split_sentences), texts)
+        run = partial(self._run, ticket.client, texts)
+        fragments = await run(_map, partial(html.parse, cut=direction.translator.split_sentences), texts)
         sentences = [sentence for fragment in fragments for sentence in fragment.sentences]
         texts_of_each = [sentence.text for sentence in sentences]
         needs_alignment = any(sentence.needs_alignment() for sentence in sentences)
-        found = await direction.translate(texts_of_each, config, deadline, details=needs_alignment)
-        tagged = await asyncio.to_thread(_place_tags, sentences, found, config.n_best)
-        return await asyncio.to_thread(_join, tagged, [(len(one.sentences), one.join) for one in fragments])
+        found = await asyncio.wrap_future(ticket.translate(texts_of_each, config, needs_alignment))
+        tagged = await run(_place_tags, sentences, found, config.n_best)
+        return await run(_join, tagged, [(len(one.sentences), one.join) for one in fragments])
+
+    def is_full_for(self, client: str, n_characters: int) -> bool:
+        """Return whether a request of this size would be refused, whatever its languages are."""
+        size = n_characters + SENTENCE_UNITS
+        return all(direction.batcher.is_full_for(client, size) for direction in self.directions.values())
 
     # Attention
 
-    async def attention(self, text: str, index: int, source: str, target: str, config: SearchConfig) -> dict[str, Any]:
+    async def attention(  # noqa: PLR0913 - the fields of a request
+        self, text: str, index: int, source: str, target: str, config: SearchConfig, client: str = ""
+    ) -> dict[str, Any]:
         """Return the translations of one sentence of a text with their scores, and the weights of every head."""
-        async with asyncio.timeout(self.limits.seconds) as deadline:
+        async with asyncio.timeout(self.limits.seconds):
             if source == AUTO:
-                source = (await self.detect_source(text, target)).language
+                source = (await self.detect_source(text, target, client)).language
             direction = self.direction(source, target)
-            sentences, _ = await asyncio.to_thread(direction.translator.split_sentences, text)
-            self._check_sentence(sentences, index)
-            return {
-                "sentences": sentences,
-                **await self._attention(sentences[index], index, direction, config, deadline),
-            }
+            with direction.batcher.admit(client, SENTENCE_UNITS + len(text), config) as ticket:
+                sentences, _ = await self._run(client, [text], direction.translator.split_sentences, text)
+                self._check_sentence(sentences, index)
+                return {
+                    "sentences": sentences,
+                    **await self._attention(sentences[index], index, direction, config, ticket),
+                }
 
     def _check_sentence(self, sentences: list[str], index: int) -> None:
         if not 0 <= index < len(sentences):
@@ -200,11 +208,11 @@ class Service:
             )
 
     async def _attention(
-        self, sentence: str, index: int, direction: Direction, config: SearchConfig, deadline: asyncio.Timeout
+        self, sentence: str, index: int, direction: Direction, config: SearchConfig, ticket: Ticket
     ) -> dict[str, Any]:
-        (found,) = await direction.translate([sentence], config, deadline)
+        (found,) = await asyncio.wrap_future(ticket.translate([sentence], config))
         attention = partial(direction.translator.attention, sentence)
-        (maps,) = await direction.run_exclusive(attention, [found.text], deadline)
+        (maps,) = await asyncio.wrap_future(ticket.call(attention, [found.text]))
         return {
             "sentence": index,
             "source": sentence,

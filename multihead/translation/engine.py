@@ -73,6 +73,8 @@ class Engine(Protocol):
 
     chunk_size: int  # sentences to pass to one call of `search`
     prefetch: int  # calls of `search` to run at the same time, so that no core idles while text is read or written
+    concurrent_searches: int  # calls of `search` that do not wait for each other, each on one core; 1: it uses all
+    merges_sentences: bool  # it is much faster with many sentences than with one
 
     def search(self, segments: Sequence[Segment], config: SearchConfig, details: bool = False) -> list[SearchResult]:
         """Return the result for each segment, in order.

@@ -307,10 +307,18 @@ def _chunks(texts: Iterable[str], size: int) -> Iterator[list[str]]:
         yield chunk
 
 
-def load(name: str | Path, *more: str | Path, engine: str = "auto", threads: int | None = None) -> Translator:
+def load(
+    name: str | Path,
+    *more: str | Path,
+    engine: str = "auto",
+    threads: int | None = None,
+    concurrent_searches: int = 1,
+) -> Translator:
     """Load a model by its folder or name; with several models, an ensemble.
 
     `threads` is the number of cores to use; by default OMP_NUM_THREADS, else all cores that this process may use.
+    `concurrent_searches` is for programs that translate in several threads: so many calls run side by side, each on one
+    core (CTranslate2 only).
     """
     check_engine(engine)
     folders = [ModelFolder.open(find_model(one)) for one in (name, *more)]
@@ -322,7 +330,7 @@ def load(name: str | Path, *more: str | Path, engine: str = "auto", threads: int
         tokenizer,
         folders[0].config,
         Path(name).name,
-        choose_engine(engine, folders, models, threads),
+        choose_engine(engine, folders, models, threads, concurrent_searches),
         models,
         replace(folders[0].search, confidence_levels=(), confidence=()) if more else folders[0].search,
         min(folders[0].config.data.max_length, *(folder.config.model.max_len - 1 for folder in folders)),

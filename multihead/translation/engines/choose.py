@@ -51,6 +51,7 @@ class AutoEngine:
         self._fallback: Engine | None = None
         self._lock = threading.Lock()
         self.chunk_size, self.prefetch = fast.chunk_size, fast.prefetch
+        self.concurrent_searches, self.merges_sentences = fast.concurrent_searches, fast.merges_sentences
 
     def search(self, segments: Sequence[Segment], config: SearchConfig, details: bool = False) -> list[SearchResult]:
         if self._fast.unsupported_reason(config) is None:
@@ -60,8 +61,17 @@ class AutoEngine:
         return self._fallback.search(segments, config, details)
 
 
-def choose_engine(name: str, folders: Sequence[ModelFolder], models: LazyModels, n_threads: int | None) -> Engine:
-    """Return the engine of this name for a model, or for an ensemble if there are several folders."""
+def choose_engine(
+    name: str,
+    folders: Sequence[ModelFolder],
+    models: LazyModels,
+    n_threads: int | None,
+    concurrent_searches: int = 1,
+) -> Engine:
+    """Return the engine of this name for a model, or for an ensemble if there are several folders.
+
+    torch searches one call after the other, whatever `concurrent_searches` says.
+    """
     kind, _, quantization = name.partition(":")
     folder = folders[0]
 
@@ -76,7 +86,13 @@ def choose_engine(name: str, folders: Sequence[ModelFolder], models: LazyModels,
     if len(folders) > 1:
         raise UserError("CTranslate2 searches with a single model: use --engine torch for an ensemble")
     export = cached_export(folder, quantization or "int8")
-    fast = CTranslate2Engine(export, folder.config.model, n_threads, one_sentence_per_batch=kind == "auto")
+    fast = CTranslate2Engine(
+        export,
+        folder.config.model,
+        n_threads,
+        one_sentence_per_batch=kind == "auto",
+        concurrent_searches=concurrent_searches,
+    )
     return AutoEngine(fast, partial(make_torch_engine, "sampling")) if kind == "auto" else fast
 
 

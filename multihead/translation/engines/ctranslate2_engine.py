@@ -62,16 +62,25 @@ class CTranslate2Engine:
     chunk_size, prefetch = 250, 4
 
     def __init__(
-        self, folder: Path, config: ModelConfig, n_threads: int | None = None, one_sentence_per_batch: bool = False
+        self,
+        folder: Path,
+        config: ModelConfig,
+        n_threads: int | None = None,
+        one_sentence_per_batch: bool = False,
+        concurrent_searches: int = 1,
     ) -> None:
         """Load the export in `folder`.
 
         `n_threads` batches are searched at the same time; by default as many as `concurrency.n_threads` says. With
-        `one_sentence_per_batch`, no other sentence can change a result, which is slower.
+        `one_sentence_per_batch`, no other sentence can change a result, which is slower. With
+        several `concurrent_searches`, each call of `search` has one thread, whatever `n_threads` says, so that none
+        waits for the batches of another.
         """
         import ctranslate2
 
-        options = {"inter_threads": n_threads or default_threads(), "intra_threads": 1}
+        self.concurrent_searches, self.merges_sentences = concurrent_searches, not one_sentence_per_batch
+        n_threads = concurrent_searches if concurrent_searches > 1 else n_threads or default_threads()
+        options = {"inter_threads": n_threads, "intra_threads": 1}
         try:
             self._pieces: list[str] = json.loads((folder / "shared_vocabulary.json").read_text(encoding="utf-8"))
             with _torch_threads_restored():
@@ -128,11 +137,15 @@ class CTranslate2Engine:
         """Search some sentences in one pass; return results by position."""
         pending: list[tuple[int, Any]] = []
         neighbors: dict[int, list[list[int]]] = {}  # the sentences of the same batch, with their own
+        if self.concurrent_searches > 1 and self._one_sentence_per_batch:
+            batches = [([place], limit) for places, limit in batches for place in places]
         for places, limit in batches:
             batch = [sentences[place] for place in places]
             options_of_batch = _library_options(config, limit, options)
             futures = self._translator.translate_batch([self._to_pieces(ids) for ids in batch], **options_of_batch)
             pending += zip(places, futures, strict=True)
+            if self.concurrent_searches > 1:
+                futures[-1].result()  # leaves the other threads to other searches
             neighbors |= {place: [sentences[place]] if self._one_sentence_per_batch else batch for place in places}
         results = {place: self._read(future.result(), sentences[place], config, options) for place, future in pending}
         if options.details and config.beam > 1 and not self._one_sentence_per_batch:

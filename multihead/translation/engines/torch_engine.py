@@ -33,7 +33,7 @@ class TorchEngine:
     search instead would cost more time than the search of a sentence.
     """
 
-    chunk_size, prefetch = 2000, 1
+    chunk_size, prefetch, concurrent_searches, merges_sentences = 2000, 1, 1, True
 
     def __init__(
         self,

@@ -138,15 +138,15 @@ def test_clients_that_leave_take_their_work_with_them(served: Process) -> None:
         with raw(served) as client:
             client.sendall(head.encode() + body)
     deadline = time.monotonic() + 20
-    while "multihead_waiting_characters 0.0" not in served.get("/metrics").text:
+    while "multihead_waiting_seconds 0.0" not in served.get("/metrics").text:
         assert time.monotonic() < deadline
         time.sleep(0.1)
     assert served.translate("Good morning.").status_code == 200
 
 
 def test_too_much_is_refused_at_once_and_what_is_taken_is_done(start: Start) -> None:
-    """Ten times what may wait: every request is answered, with a translation or with 503 and when to come again."""
-    small = start("--max-queued-characters=2000")
+    """More than may wait: every request is answered, with a translation or with 503 and when to come again."""
+    small = start("--max-wait=0")
     text = " ".join(SENTENCES) * 2  # 400 characters or so
     fields = {"q": text, "source": "en", "target": "de"}
 

@@ -24,7 +24,7 @@ PAIR = {"source": "en", "target": "de"}
 
 def wait_until_nothing_waits(serving: Service) -> None:
     deadline = time.monotonic() + 20
-    while any(direction.batcher.queued_characters for direction in serving.directions.values()):
+    while any(direction.batcher.waiting_seconds for direction in serving.directions.values()):
         assert time.monotonic() < deadline
         time.sleep(0.01)
 
@@ -35,7 +35,7 @@ def test_the_time_for_an_answer_is_that_of_the_whole_request(
     """Twenty sentences of 0.2 seconds each, of which every single one would be in time."""
     called: list[str] = []
 
-    def slow(lines: Iterable[str], config: SearchConfig, details: bool) -> Iterator[Translation]:
+    def slow(lines: Iterable[str], config: SearchConfig, chunk_size: int, details: bool) -> Iterator[Translation]:
         for line in lines:
             called.append(line)
             time.sleep(0.2)
@@ -56,25 +56,37 @@ def test_the_time_for_an_answer_is_that_of_the_whole_request(
 
 
 def test_a_request_that_is_refused_is_not_begun(en_de: Translator, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The queue has room for some of its texts, but not for all of them."""
-    go, translated = threading.Event(), list[str]()
+    """It is neither split into sentences nor translated."""
+    go, translated, split = threading.Event(), list[str](), list[str]()
 
-    def stream(lines: Iterable[str], config: SearchConfig, details: bool) -> Iterator[Translation]:
+    def stream(lines: Iterable[str], config: SearchConfig, chunk_size: int, details: bool) -> Iterator[Translation]:
         for line in lines:
             translated.append(line)
             assert go.wait(20)
             yield Translation(text=line)
 
+    def split_sentences(text: str) -> tuple[list[str], list[str]]:
+        split.append(text)
+        return en_de.split_sentences(text)
+
     held = copy(en_de)
     monkeypatch.setattr(held, "stream", stream)
-    serving = Service([held], Limits(queued_characters=2000))
+    monkeypatch.setattr(held, "split_sentences", split_sentences)
+    serving = Service([held], Limits(seconds=20))
 
     async def ask() -> None:
         first = asyncio.create_task(serving.translate(["First."], "en", "de"))
         while not translated:
             await asyncio.sleep(0.01)
-        with pytest.raises(Overloaded):
-            await serving.translate([f"Text {n}." for n in range(50)], "en", "de")
+        many = [asyncio.create_task(serving.translate(["Text. " * 800] * 10, "en", "de")) for _ in range(5)]
+        await asyncio.sleep(0.2)
+        refused = [task for task in many if task.done()]
+        assert refused
+        assert all(isinstance(task.exception(), Overloaded) for task in refused)
+        assert len(split) <= 1 + 10 * (len(many) - len(refused))
+        for task in many:
+            task.cancel()
+        await asyncio.gather(*many, return_exceptions=True)
         go.set()
         assert (await first)[0][0].text == "First."
 
@@ -99,7 +111,7 @@ def test_tags_are_placed_by_the_attention_of_the_search(en_de: Translator, monke
 def test_words_are_aligned_only_for_tags_inside_a_sentence(en_de: Translator, monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[bool] = []
 
-    def stream(lines: Iterable[str], config: SearchConfig, details: bool) -> Iterator[Translation]:
+    def stream(lines: Iterable[str], config: SearchConfig, chunk_size: int, details: bool) -> Iterator[Translation]:
         asked.append(details)
         return en_de.stream(lines, config, details=details)
 
@@ -136,9 +148,10 @@ def test_nothing_that_grows_with_the_text_runs_in_the_event_loop(
     serving = Service([en_de], Limits())
 
     async def ask() -> int:
-        await serving.translate(["Where is the station?"], "auto", "de")
-        await serving.translate(["Where is the <b>station</b>?"], "en", "de", is_html=True)
-        await serving.attention("Where is the station?", 0, "en", "de", SearchConfig())
+        text = "Where is the station? " * 20
+        await serving.translate([text], "auto", "de")
+        await serving.translate([f"{text} Where is the <b>station</b>?"], "en", "de", is_html=True)
+        await serving.attention(text, 0, "en", "de", SearchConfig())
         return threading.get_ident()
 
     loop_thread = in_a_loop(ask)

@@ -19,7 +19,7 @@ from multihead.translation.engines.choose import AutoEngine
 class FakeEngine:
     """An engine that does not sample and counts its calls."""
 
-    chunk_size, prefetch = 3, 2
+    chunk_size, prefetch, concurrent_searches, merges_sentences = 3, 2, 1, False
 
     def __init__(self) -> None:
         self.n_calls = 0

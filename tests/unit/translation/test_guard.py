@@ -18,7 +18,7 @@ SOURCE = "A man rides his bike."
 class ScriptedEngine:
     """An engine that returns `first`, and `again` from the second call on. It records the settings of each call."""
 
-    chunk_size, prefetch = 10, 1
+    chunk_size, prefetch, concurrent_searches, merges_sentences = 10, 1, 1, True
 
     def __init__(self, first: str, again: str = "") -> None:
         self.first, self.again = first, again

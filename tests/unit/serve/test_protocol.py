@@ -1,0 +1,152 @@
+"""Connections: their number, what is refused unread, and clients that do not read."""
+
+import socket
+import time
+from collections.abc import Callable, Iterator
+
+import pytest
+
+from multihead.config.schema import SearchConfig
+from multihead.serve import protocol
+from multihead.serve.access import Access
+from multihead.serve.app import AppState
+from multihead.serve.options import Limits
+from multihead.serve.protocol import OVERLOADED, Connections
+from multihead.serve.service import Service
+from multihead.translation.translator import Translator
+from tests.unit.serve.conftest import Process
+
+BODY = b'{"q":"Hello.","source":"en","target":"de"}'
+
+
+def request(*headers: str, body: bytes = BODY, route: str = "/translate") -> bytes:
+    lines = [f"POST {route} HTTP/1.1", "host: x", *(headers or [f"content-length: {len(body)}"]), "", ""]
+    return "\r\n".join(lines).encode() + body
+
+
+@pytest.fixture
+def full(en_de: Translator) -> Iterator[Connections]:
+    """The connections of a server that has no room for client "a"."""
+    state = AppState()
+    state.service = Service([en_de], Limits(max_wait=0))
+    batcher = state.service.directions["en", "de"].batcher
+    tickets = [batcher.admit("a", 1000, SearchConfig()) for _ in range(20)]
+    yield Connections(state, has_proxies=False)
+    assert tickets
+    assert state.service.close(10)
+
+
+def test_a_small_request_is_refused_unread_if_its_client_has_no_room(full: Connections) -> None:
+    assert full.refuses(request(), "a")
+    assert not full.refuses(request(), "b")
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        request(route="/health"),
+        request()[:-1],  # not all of it
+        request() + b"x",  # and more
+        request("content-length: 42", "content-length: 42"),
+        request("content-length: 42", "transfer-encoding: chunked"),
+        request("content-length: 42", "expect: 100-continue"),
+        request("content-length: 42", "connection: close"),
+        request("content-length : 42"),
+        request("content-length: 42", " folded: line"),
+        request("x: y"),
+        request("content-length: 5000", body=b"x" * 5000),
+        b"POST /translate HTTP/1.0\r\ncontent-length: 42\r\n\r\n" + BODY,
+    ],
+)
+def test_anything_unusual_is_read(full: Connections, data: bytes) -> None:
+    assert not full.refuses(data, "a")
+
+
+def test_keys_and_proxies_say_whose_a_request_is_so_it_is_read(full: Connections) -> None:
+    assert full.refuses(request(), "a")
+    full.state.access = Access(frozenset({"key"}))
+    assert not full.refuses(request(), "a")
+    full.state.access, full.has_proxies = Access(), True
+    assert not full.refuses(request(), "a")
+
+
+def test_the_refusal_says_when_to_come_again_and_has_the_usual_headers() -> None:
+    head, _, body = OVERLOADED.partition(b"\r\n\r\n")
+    assert head.startswith(b"HTTP/1.1 503 ")
+    for line in (b"retry-after: 1", b"access-control-allow-origin: *", b"x-content-type-options: nosniff"):
+        assert line in head
+    assert f"content-length: {len(body)}".encode() in head
+    assert body.startswith(b'{"error":"')
+
+
+def test_no_client_can_have_all_connections(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(protocol, "MAX_CONNECTIONS", 10)
+    monkeypatch.setattr(protocol, "MAX_CONNECTIONS_PER_CLIENT", 7)
+    shared = Connections(AppState(), has_proxies=False)
+    assert [shared.open("greedy") for _ in range(9)] == [True] * 7 + [False] * 2
+    assert [shared.open("other") for _ in range(4)] == [True] * 3 + [False]
+    shared.close("greedy")
+    assert shared.open("other")
+    assert all(Connections(AppState(), has_proxies=True).open("proxy") for _ in range(10))
+
+
+Start = Callable[..., Process]
+
+
+def connect(served: Process, receive_buffer: int | None = None) -> socket.socket:
+    client = socket.socket()
+    client.settimeout(30)
+    if receive_buffer:
+        client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, receive_buffer)
+    client.connect(("127.0.0.1", served.port))
+    return client
+
+
+@pytest.mark.long
+def test_headers_are_bounded_even_in_one_piece(served: Process) -> None:
+    many = "".join(f"x{n}: y\r\n" for n in range(200))
+    for headers in (f"x: {'y' * 20_000}\r\n", many):
+        with connect(served) as client:
+            client.sendall(f"GET /health HTTP/1.1\r\nhost: x\r\n{headers}\r\n".encode())
+            assert client.recv(100).startswith((b"HTTP/1.1 431", b"HTTP/1.1 400"))
+
+
+@pytest.mark.long
+def test_a_request_with_two_lengths_is_refused_and_hung_up_on(served: Process) -> None:
+    with connect(served) as client:
+        client.sendall(request("content-length: 5", "transfer-encoding: chunked", body=b"0\r\n\r\n"))
+        answer = b""
+        while data := client.recv(1000):
+            answer += data
+        assert answer.startswith(b"HTTP/1.1 400")
+
+
+@pytest.mark.long
+def test_no_route_redirects_to_the_host_that_was_sent(served: Process) -> None:
+    with connect(served) as client:
+        client.sendall(b"GET /health/ HTTP/1.1\r\nhost: evil.example\r\n\r\n")
+        answer = client.recv(1000)
+        assert answer.startswith(b"HTTP/1.1 404")
+        assert b"evil.example" not in answer
+
+
+@pytest.mark.long
+def test_a_connection_beyond_the_limit_is_told_why(start: Start) -> None:
+    served = start()
+    held = [connect(served) for _ in range(protocol.MAX_CONNECTIONS_PER_CLIENT)]
+    try:
+        with connect(served) as client:
+            client.sendall(request())
+            answer = client.recv(1000)
+            assert answer.startswith(b"HTTP/1.1 503")
+            assert b"too many connections" in answer
+    finally:
+        for one in held:
+            one.close()
+    deadline = time.monotonic() + 20
+    while True:
+        with connect(served) as client:
+            client.sendall(request())
+            if client.recv(1000).startswith(b"HTTP/1.1 200"):
+                return
+        assert time.monotonic() < deadline
