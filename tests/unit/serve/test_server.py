@@ -171,7 +171,7 @@ def test_too_much_is_refused_at_once_and_what_is_taken_is_done(start: Start) -> 
 
 def test_a_server_that_is_asked_to_leave_finishes_what_it_has(start: Start) -> None:
     """SIGTERM with 100 requests under way: every one of them is answered, and the process ends well."""
-    leaving = start("--timeout=120")
+    leaving = start("--timeout=120", "--max-wait=100")
 
     async def ask(client: httpx.AsyncClient, n: int) -> str:
         text = " ".join(SENTENCES[(n + more) % len(SENTENCES)] for more in range(10))
