@@ -228,7 +228,7 @@ def test_lanes_translate_at_the_same_time() -> None:
         meeting.wait()
         return [Translation(text=text) for text in texts]
 
-    three = Batcher(translate, n_lanes=3)
+    three = Batcher(translate, n_lanes=3, batch_units=40)
     waiting = [ask(three, ["x"], client=client) for client in ("a", "b", "c")]
     assert [texts(future) for future in waiting] == [["x"]] * 3
     assert three.close(10)
