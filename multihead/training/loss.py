@@ -13,6 +13,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 CHUNK_TOKENS = 512  # target tokens whose logits are held at once; with fewer, the matrix products are slower
+GPU_CHUNK_TOKENS = 4096  # on a GPU, where small products leave most of it idle
 ROW_MULTIPLE = 64  # of the rows of those products: oneDNN compiles a kernel for each number of rows
 
 
@@ -43,7 +44,7 @@ def linear_smoothed_loss(  # noqa: PLR0913  # the inputs of a loss
     target: Tensor,
     smoothing: float,
     r_drop: float = 0.0,
-    chunk_tokens: int = CHUNK_TOKENS,
+    chunk_tokens: int | None = None,
 ) -> tuple[Tensor, Tensor]:
     """Return `smoothed_loss(output(hidden), target, smoothing)` for hidden N D, computed in chunks.
 
@@ -53,6 +54,7 @@ def linear_smoothed_loss(  # noqa: PLR0913  # the inputs of a loss
     With `r_drop`, hidden is 2N D, the second pass after the first. The loss is the sum of both passes, plus `r_drop`
     times their `r_drop_divergence`.
     """
+    chunk_tokens = chunk_tokens or (CHUNK_TOKENS if hidden.device.type == "cpu" else GPU_CHUNK_TOKENS)
     apply: Callable[..., tuple[Tensor, Tensor]] = _ChunkedLoss.apply
     return apply(hidden, output.weight, output.bias, target, smoothing, r_drop, chunk_tokens)
 
@@ -78,7 +80,9 @@ class _ChunkedLoss(torch.autograd.Function):
     ) -> tuple[Tensor, Tensor]:
         x, w = (tensor.to(_precision(hidden)) for tensor in (hidden, weight))
         uniform = smoothing / len(weight)  # ε/V
-        d_hidden, d_weight = torch.empty_like(x), torch.zeros_like(w)
+        d_hidden = torch.empty_like(x)
+        # In bfloat16, a sum over dozens of chunks would lose digits with each of them.
+        d_weight = torch.zeros_like(w, dtype=torch.promote_types(w.dtype, torch.float32))
         d_bias = None if bias is None else torch.full_like(bias, -uniform * len(x))
         plain, total = hidden.new_zeros(2, dtype=torch.float32)
         for chunk, targets in _chunks(len(x), target, chunk_tokens, n_passes=2 if r_drop else 1):
@@ -98,11 +102,11 @@ class _ChunkedLoss(torch.autograd.Function):
                 p.scatter_add_(1, targets, torch.full_like(target_logits, smoothing - 1))
                 d_logits = _pad_rows(p.to(w.dtype))
                 d_hidden[chunk] = (d_logits @ w)[: len(targets)]
-                d_weight.addmm_(d_logits.T, rows)
+                _add_product(d_weight, d_logits.T, rows)
                 if d_bias is not None:
                     d_bias += p.sum(dim=0)
         d_hidden -= uniform * w.sum(dim=0)
-        d_weight -= uniform * x.sum(dim=0)
+        d_weight -= uniform * x.sum(dim=0, dtype=d_weight.dtype)
         ctx.save_for_backward(d_hidden, d_weight, d_bias)
         ctx.mark_non_differentiable(plain)
         return total, plain
@@ -111,6 +115,14 @@ class _ChunkedLoss(torch.autograd.Function):
     def backward(ctx: Any, *gradients: Tensor) -> Any:
         d_hidden, d_weight, d_bias = (None if saved is None else saved * gradients[0] for saved in ctx.saved_tensors)
         return d_hidden, d_weight, d_bias, None, None, None, None
+
+
+def _add_product(total: Tensor, left: Tensor, right: Tensor) -> None:
+    """Add a matrix product to `total`, whose precision may be higher."""
+    if total.dtype == left.dtype:
+        total.addmm_(left, right)
+    else:
+        total += left @ right
 
 
 def _chunks(n_rows: int, target: Tensor, chunk_tokens: int, n_passes: int) -> Iterator[tuple[Tensor | slice, Tensor]]:
