@@ -22,7 +22,11 @@ def write_card(name: str, config: RunConfig, summary: CorpusSummary, provenance:
             "## Shape\n",
             f"- {model.encoder_layers} + {model.decoder_layers} layers, d_model {model.d_model}, d_ff {model.d_ff}, "
             f"{model.n_heads} heads, {model.norm}-norm, {model.positions} positions",
-            f"- {provenance.parameters or 0:,} parameters, {model.vocab_size:,} {data.tokenizer.upper()} pieces\n",
+            _listed(
+                _known("{:,} parameters", provenance.parameters),
+                f"{model.vocab_size:,} {data.tokenizer.upper()} pieces",
+            )
+            + "\n",
             "## Data\n",
             *([f"{summary.description}\n"] if summary.description else []),
             f"- {summary.train_pairs:,} training pairs, {summary.valid_pairs:,} for validation",
@@ -30,22 +34,50 @@ def write_card(name: str, config: RunConfig, summary: CorpusSummary, provenance:
             f"- license of the text: {data.license or UNKNOWN_LICENSE}\n",
             "## Training\n",
             *([f"- fine-tuned from {Path(start).name}: the license of its text applies too"] if start else []),
-            f"- {provenance.steps or 0:,} steps, {provenance.target_tokens or 0:,} target tokens, "
-            f"{(provenance.seconds or 0) / 60:.1f} minutes, seed {config.train.seed}",
-            f"- cost as in the paper (time by capacity, §6.1): {provenance.flops_by_time or 0:.2g} FLOPs at "
-            f"{(provenance.matmul_flops or 0) / 1e9:.0f} GFLOPS; "
-            f"counted operations: {provenance.flops_counted or 0:.2g}",
-            f"- published: {provenance.published}\n",
-            "## Scores\n",
-            "| set | score | value | signature |",
-            "|---|---|---|---|",
-            *(
-                f"| {score.set} | {score.name} | {score.value:.2f} | `{_escape_cell(score.signature)}` |"
-                for score in provenance.scores
+            _listed(
+                _known("{:,} steps", provenance.steps),
+                _known("{:,} target tokens", provenance.target_tokens),
+                _known("{:.1f} minutes", provenance.seconds, 1 / 60),
+                f"seed {config.train.seed}",
             ),
+            *_cost(provenance),
+            *([f"- published: {provenance.published}"] if provenance.published else []),
+            "",
+            "## Scores\n",
+            *_scores(provenance),
             "",
         ]
     )
+
+
+def _listed(*parts: str | None) -> str:
+    """Return a line of a list with the parts that are known."""
+    return "- " + ", ".join(part for part in parts if part)
+
+
+def _known(template: str, value: float | None, factor: float = 1) -> str | None:
+    """Return a figure as text; None if it is not known."""
+    return None if value is None else template.format(value if factor == 1 else value * factor)
+
+
+def _cost(provenance: Provenance) -> list[str]:
+    by_time = None
+    if provenance.flops_by_time is not None and provenance.matmul_flops is not None:
+        by_time = (
+            f"cost as in the paper (time by capacity, §6.1): {provenance.flops_by_time:.2g} FLOPs at "
+            f"{provenance.matmul_flops / 1e9:.0f} GFLOPS"
+        )
+    counted = _known("counted operations: {:.2g}", provenance.flops_counted)
+    known = [part for part in (by_time, counted) if part]
+    return [f"- {'; '.join(known)}"] if known else []
+
+
+def _scores(provenance: Provenance) -> list[str]:
+    rows = [
+        f"| {score.set} | {score.name} | {score.value:.2f} | `{_escape_cell(score.signature)}` |"
+        for score in provenance.scores
+    ]
+    return ["| set | score | value | signature |", "|---|---|---|---|", *rows] if rows else ["unknown"]
 
 
 def _escape_cell(text: str) -> str:

@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from tests.environments import ROOT, imports, make_environment, run_in
+from tests.marian import opus_folder
 
 SENTENCE, TRANSLATION = "Where is the station?", "Wo ist der Bahnhof?"
 
@@ -24,6 +25,16 @@ def core(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def serving(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return make_environment(tmp_path_factory.mktemp("serving"), "serve")
+
+
+@pytest.fixture(scope="module")
+def interop(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return make_environment(tmp_path_factory.mktemp("interop"), "interop")
+
+
+@pytest.fixture(scope="module")
+def bulk(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return make_environment(tmp_path_factory.mktemp("bulk"), "bulk")
 
 
 @pytest.fixture(scope="module")
@@ -126,6 +137,31 @@ def test_what_needs_torch_says_how_to_install_it(core: Path, command: list[str])
     message = run_in(core, *command, status=1).stderr
     assert "pip install 'multihead[train]'" in message
     assert "Traceback" not in message
+
+
+def test_it_imports_a_marian_folder_and_translates_with_it(interop: Path, tmp_path: Path) -> None:
+    """torch writes the folder in this process; the other one reads it."""
+    assert "No module" in subprocess.run([interop, "-c", "import torch"], capture_output=True, text=True).stderr
+    theirs = opus_folder(tmp_path / "theirs")
+    run_in(interop, "import", theirs.folder, "--output", tmp_path / "model")
+    assert json.loads(run_in(interop, "info", tmp_path / "model", "--json").stdout)["parameters"] > 0
+    translated = run_in(interop, "translate", tmp_path / "model", "--beam", "1", SENTENCE)
+    assert translated.stdout.count("\n") == 1
+    assert run_in(interop, "import", tmp_path, "--output", tmp_path / "other", status=1).stderr.startswith(
+        "multihead: "
+    )
+
+
+@pytest.mark.slow
+def test_bulk_translates_parquet(bulk: Path, tmp_path: Path) -> None:
+    """Ray's workers have no torch either."""
+    assert "No module" in subprocess.run([bulk, "-c", "import torch"], capture_output=True, text=True).stderr
+    pyarrow = pytest.importorskip("pyarrow.parquet", reason="pyarrow is not installed")
+    source = tmp_path / "text"
+    source.write_text(f"{SENTENCE}\nGood morning.\n", encoding="utf-8")
+    run_in(bulk, "bulk", "en-de", source, "--output", tmp_path / "out", "--workers", "1")
+    rows = [pyarrow.read_table(file).to_pydict() for file in sorted((tmp_path / "out").glob("part-*.parquet"))]
+    assert [text for part in rows for text in part["translation"]] == [TRANSLATION, "Guten Morgen."]
 
 
 def test_it_serves(serving: Path) -> None:
