@@ -36,6 +36,7 @@ PAPER: Commands = {
     "table1": paper.table1_command,
     "table2": paper.table2_command,
     "table3": paper.table3_command,
+    "parsing": paper.parsing_command,
     "schedule": paper.schedule_command,
     "positions": paper.positions_command,
 }

@@ -36,6 +36,14 @@ Weight = Annotated[
         help="How often its pairs occur in an epoch; one for each --source, then for each --corpus.  [default: 1]"
     ),
 ]
+TaskName = Annotated[
+    str | None,
+    typer.Option(
+        "--task",
+        metavar="NAME",
+        help="In place of text, a generated task: copy, reverse, sort, add, parse or questions.",
+    ),
+]
 Output = Annotated[Path, typer.Option("--output", "-o", help="Folder to write; a run that is in it is resumed.")]
 ValidSource = Annotated[Path | None, typer.Option(help="Validation text.  [default: a slice of the text is held out]")]
 ValidTarget = Annotated[Path | None, typer.Option(help="Its translation.")]

@@ -138,6 +138,42 @@ def table3_command(
         table3_study.to_table(trained, study).show()
 
 
+def parsing_command(
+    output: Annotated[Path, typer.Option("--output", "-o", help="Folder of the parser; a run in it is resumed.")],
+    trees: Annotated[
+        Path | None, typer.Option(help="Training trees in Penn Treebank brackets, one a line.  [default: generated]")
+    ] = None,
+    valid: Annotated[Path | None, typer.Option(help="Validation trees.")] = None,
+    test: Annotated[Path | None, typer.Option(help="Test trees.")] = None,
+    minutes: Annotated[float | None, typer.Option(min=0.0, help="Training time; or --set train.steps=N.")] = None,
+    first: Annotated[
+        int | None, typer.Option("--sample", min=1, help="Train on this many trees from all parts of the treebank.")
+    ] = None,
+    plain_tags: Annotated[
+        bool, typer.Option("--plain-tags", help="Write XX for every part of speech, as Vinyals et al. (2015).")
+    ] = False,
+    settings: SetOptions = None,
+    as_json: Json = False,
+) -> None:
+    """Train a constituency parser (§6.3) and score it: labeled F1 beside the rows of Table 4."""
+    require("torch", extra="train", purpose="paper parsing")
+    from multihead.paper import parsing
+
+    treebank = parsing.read_treebank([trees, valid, test], keep_tags=not plain_tags)
+    treebank = parsing.Treebank(parsing.spread(treebank.train, first), treebank.valid, treebank.test)
+    overrides = parse_settings(settings or [])
+    if not minutes and "train.steps" not in overrides:
+        raise UsageError("give --minutes, or --set train.steps=N, to limit the training")
+    run = parsing.ParsingRun(treebank=treebank, output=output, minutes=minutes or 0.0, settings=overrides)
+    result = parsing.train_parser(run, say)
+    if as_json:
+        print(json.dumps(result.as_json(), indent=2))
+        return
+    parsing.scores_table(result).show()
+    print()
+    parsing.paper_table(result).show()
+
+
 def schedule_command(
     pairs: Annotated[
         list[str] | None,

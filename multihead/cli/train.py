@@ -21,6 +21,7 @@ from multihead.cli.options import (
     Steps,
     Target,
     TargetLang,
+    TaskName,
     ValidSource,
     ValidTarget,
     Verbose,
@@ -45,6 +46,7 @@ def train_command(
     valid_source: ValidSource = None,
     valid_target: ValidTarget = None,
     data: PreparedCorpus = None,
+    task: TaskName = None,
     preset: Preset = None,
     vocab_size: VocabSize = None,
     base_model: BaseModelName = None,
@@ -62,8 +64,10 @@ def train_command(
     require("torch", extra="train", purpose="training")
     from multihead.runs.request import TrainingRequest
     from multihead.runs.train import train
+    from multihead.tasks.task import make_task
 
     options = _options(vocab_size, base_model, source_lang, target_lang, steps, minutes)
+    chosen = make_task(task) if task else None
     request = TrainingRequest(
         output=output,
         source=source or None,
@@ -73,12 +77,17 @@ def train_command(
         valid_source=valid_source,
         valid_target=valid_target,
         data=data,
+        task=chosen,
         preset=preset,
         run_file=config,
         settings=parse_settings(settings or []),
         options=options,
     )
     train(request)
+    if chosen:
+        from multihead.evaluation.accuracy import test_task
+
+        print(test_task(output, chosen))
 
 
 def plan_command(

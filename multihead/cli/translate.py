@@ -51,6 +51,7 @@ def translate_command(
     min_confidence: Annotated[
         float, typer.Option(help="Leave lines empty whose translation is good with a smaller probability.")
     ] = 0.0,
+    draw: Annotated[bool, typer.Option("--draw", help="For a parser: draw the trees.")] = False,
     ensemble: Annotated[list[str] | None, typer.Option(help="Another model to average with; may be repeated.")] = None,
     engine: Engine = "auto",
     prune: Annotated[float | None, typer.Option(hidden=True)] = None,
@@ -79,6 +80,7 @@ def translate_command(
     if prune is not None:
         say("--prune has no effect: hypotheses are pruned only if they cannot win")
     from multihead.text.lines import TextInput, open_output
+    from multihead.text.tree_drawing import draw as draw_tree
     from multihead.translation.segments import DIRECTION
     from multihead.translation.translator import as_line, load
 
@@ -89,6 +91,8 @@ def translate_command(
     if min_confidence:
         translator.require_confidence(min_confidence)
     say_detail(f"loaded {model} into {type(translator.engine).__name__} in {time.perf_counter() - began:.2f} s")
+    if draw and (as_json or not translator.parser):
+        raise UsageError("--draw is for the trees of a parser, and excludes --json")
     began = time.perf_counter()
     chunk_size = 1 if isinstance(lines, TextInput) and lines.is_interactive() else None
     number = n_reversed = n_withheld = 0
@@ -96,7 +100,8 @@ def translate_command(
         for number, found in enumerate(translator.stream(lines, search, chunk_size, details=as_json), start=1):
             translation = found.withheld_below(min_confidence)
             n_withheld += translation is not found
-            out.write(as_line(translation, as_json) + "\n")
+            drawings = "\n\n".join(map(draw_tree, translation.trees))
+            out.write((drawings if draw else as_line(translation, as_json)) + "\n")
             if not as_json:
                 for warning in dict.fromkeys(translation.warnings):
                     if not warning.startswith(DIRECTION) or not n_reversed:  # once is enough

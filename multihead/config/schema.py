@@ -170,6 +170,9 @@ class DataConfig:
         Share,
         "probability of lower-casing a source or dropping its final punctuation during training",
     ] = 0.0
+    task: Annotated[
+        Literal["translation", "parse"], "what the model does: translates, or writes constituency trees (§6.3)"
+    ] = "translation"
     tree: Annotated[bool, "a source line is words, a tab, and the number of each word's head"] = False
     clean: Annotated[bool, "drop untranslated copies, duplicates and pairs of very unequal length"] = True
     max_ratio: Annotated[

@@ -44,7 +44,7 @@ LEARNING_SAMPLE = 1_000_000  # pairs that the tokenizer is learned from, spread 
 MAX_HELD_OUT_SOURCES = 1000  # sources held out for validation if the user gives no validation text ...
 HELD_OUT_FRACTION = 20  # ... and at most one pair in 20
 # Fields of DataConfig that leave no trace in a corpus.
-TRAINING_ONLY_FIELDS = {"license", "bpe_dropout", "casing_noise", "batch_tokens"}
+TRAINING_ONLY_FIELDS = {"license", "task", "bpe_dropout", "casing_noise", "batch_tokens"}
 
 
 def prepare(

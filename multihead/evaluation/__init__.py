@@ -1,3 +1,3 @@
 """How good translations are: `metrics` (BLEU, chrF, significance), `by_length` (BLEU in groups of similar length),
-`brackets` (labeled brackets of trees, as EVALB counts them), `calibration` (how likely a translation is good) and
-`evaluate` (score a model on a test set)."""
+`brackets` (labeled brackets of trees, as EVALB counts them), `accuracy` (the held-out examples of a task),
+`calibration` (how likely a translation is good) and `evaluate` (score a model on a test set)."""

@@ -2,5 +2,6 @@
 
 In the order of the paper: `positions` (sinusoids, §3.5), `table1` (cost and path length of layer types, measured),
 `schedule` (learning rate, §5.3), `table2` (training cost), `table3` (variations of the model, and their parameters),
-`table3_study` (every row of it trained for the same time, and ranked).
+`table3_study` (every row of it trained for the same time, and ranked), `parsing` (constituency
+parsing, Table 4).
 """

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from multihead.config.presets import preset
 from multihead.config.resolve import Layer, Source, user_layers, value_of
 from multihead.config.schema import DataConfig, Settings
 from multihead.data import embedded_corpus
@@ -18,9 +19,11 @@ from multihead.data.parallel_text import (
 )
 from multihead.data.readers.corpus import find_pair_languages
 from multihead.errors import UsageError
+from multihead.tasks.task import Task
 
 MODEL_VOCAB = "model.vocab_size"
 BASE_MODEL = "train.base_model"
+TASK_PRESET = "tiny"  # on which the settings of tasks build
 LANGUAGES = ("data.source_lang", "data.target_lang")
 
 
@@ -39,6 +42,7 @@ class TrainingRequest:
     valid_source: Path | None = None
     valid_target: Path | None = None
     data: Path | None = None  # a corpus made by `multihead prepare`
+    task: Task | None = None  # a task in place of text
     preset: str | None = None
     run_file: Path | None = None  # TOML
     settings: Settings = field(default_factory=dict)  # of --set, by dotted name
@@ -54,15 +58,32 @@ class TrainingRequest:
         if self.valid_source and not self.has_text:
             raise UsageError("--valid-source requires --source or --corpus")
         layers = user_layers(self.preset, self.run_file, self.settings, self.options)
+        if self.task:
+            layers = [*self._task_layers(self.task, layers), *layers]
         object.__setattr__(self, "layers", layers)
+
+    def _task_layers(self, task: Task, layers: Sequence[Layer]) -> list[Layer]:
+        """Return the settings of a task, over which a preset that the user names wins."""
+        if self.source or self.corpora or self.data:
+            raise UsageError("a task has its own text; --source, --corpus and --data exclude it")
+        for name, option in ((MODEL_VOCAB, "--vocab-size"), (BASE_MODEL, "--from")):
+            if value_of(layers, name):
+                raise UsageError(f"a task has its own vocabulary, so {option} cannot be given with it")
+        own = Layer(Source.PRESET, task.settings, f"task {task.name}")
+        if self.preset:
+            return [own]
+        object.__setattr__(self, "preset", TASK_PRESET)
+        return [Layer(Source.PRESET, preset(TASK_PRESET), f"preset {TASK_PRESET}"), own]
 
     @property
     def has_text(self) -> bool:
         """Whether the user gave text to prepare."""
-        return bool(self.source or self.corpora)
+        return bool(self.source or self.corpora or self.task)
 
     def text(self, languages: Sequence[str] = ()) -> ParallelText:
         """Return the raw text to prepare; `languages` choose the sides of corpora that contain both."""
+        if self.task:
+            return self.task.text
         if not self.has_text:
             return embedded_corpus.embedded_text()
         valid = (self.valid_source, self.valid_target) if self.valid_source and self.valid_target else None
@@ -84,6 +105,8 @@ class TrainingRequest:
         """Return the languages that the names of the files tell; those of a prepared corpus are recorded in it."""
         if self.data:
             return Layer(Source.DEFAULT, {}, "corpus")
+        if self.task:
+            return Layer(Source.DEFAULT, {}, f"task {self.task.name}")
         if not self.has_text:
             return Layer(Source.DEFAULT, embedded_corpus.LANGUAGES, "embedded corpus")
         if not self.source or not self.target:

@@ -149,9 +149,11 @@ def _fit(request: TrainingRequest, base: BaseModel | None, sizer: Sizer, log: Lo
 
 
 def vocabulary_of(request: TrainingRequest, base: BaseModel | None) -> int | SubwordTokenizer | None:
-    """Return the base model's tokenizer, or the vocabulary size that the user set, if any."""
+    """Return the tokenizer of the base model or of the task, or the vocabulary size that the user set, if any."""
     if base:
         return base.tokenizer
+    if request.task:
+        return request.task.tokenizer
     size = value_of(request.layers, MODEL_VOCAB)
     assert size is None or isinstance(size, int)
     return size

@@ -5,5 +5,6 @@ not plain text), `language` (names, and which of two languages a text is in), `s
 `casing` (capitals), `numerals` (numbers in digits and words), `tokenizer` (text to ids and back),
 `tokenizer_form` (which tokenizer.json is accepted), `pieces` (words of a
 text and of pieces), `dependency_trees` (trees beside a source), `constituency_trees` (treebank
-lines, and trees as sequences).
+lines, and trees as sequences), `treebank_words` (words as treebanks split them, signatures of rare words),
+`tree_drawing` (a tree for the terminal).
 """

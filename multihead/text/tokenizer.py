@@ -147,18 +147,26 @@ class SubwordTokenizer:
                 f"a vocabulary needs at least {minimum} entries (256 bytes, control symbols), got {vocab_size}"
             )
         model, trainer = _KINDS[kind](vocab_size)
-        backend = Tokenizer(model)
-        # Every word starts with a space, even the first, so that a word has the same pieces everywhere.
-        backend.normalizer = normalizers.Prepend(" ")
-        backend.pre_tokenizer = pre_tokenizers.Sequence(
-            [
-                pre_tokenizers.Split(Regex(WORDS), "isolated"),
-                pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False),
-            ]
-        )
-        backend.decoder = decoders.Sequence([decoders.ByteLevel(), decoders.Strip(" ", 1, 0)])
+        backend = _byte_level_backend(model, WORDS)
         backend.train_from_iterator(texts, trainer)
         return cls(backend)
+
+    @classmethod
+    def from_words(cls, words: Iterable[str], parts: Iterable[str] = ()) -> "SubwordTokenizer":
+        """Return a vocabulary of words between spaces; other words are made of the longest words, parts and bytes."""
+        pieces = {_byte_level(f" {word}") for word in words} | {_byte_level(part) for part in parts}
+        vocabulary = [*SPECIAL_TOKENS, *_ALPHABET, *sorted(pieces - set(_ALPHABET))]
+        model = models.WordPiece(
+            vocab={piece: id for id, piece in enumerate(vocabulary)},
+            unk_token="<unk>",
+            continuing_subword_prefix="",
+            max_input_chars_per_word=1_000_000,
+        )
+        return cls(_byte_level_backend(model, r" ?\S+|\s+(?!\S)|\s+"))
+
+    def is_piece(self, word: str) -> bool:
+        """Return whether a word is one piece."""
+        return len(self.encode(word)) == 1
 
 
 def _read(path: Path) -> Tokenizer:
@@ -180,6 +188,7 @@ _ALPHABET = sorted(pre_tokenizers.ByteLevel.alphabet())
 _PRINTABLE = [*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)]
 _OTHERS = sorted(set(range(0x100)) - set(_PRINTABLE))
 _BYTE_OF = {chr(byte): byte for byte in _PRINTABLE} | {chr(0x100 + n): byte for n, byte in enumerate(_OTHERS)}
+_CHARACTER_OF = {byte: character for character, byte in _BYTE_OF.items()}
 
 
 def readable_pieces(pieces: Sequence[str], is_byte_level: bool) -> list[str]:
@@ -193,6 +202,26 @@ def show_bytes(raw: bytes) -> str:
     """Decode UTF-8, with bytes that are not a complete character shown as numbers."""
     text = raw.decode("utf-8", "surrogateescape")  # marks such bytes by U+DC80 to U+DCFF
     return re.sub("[\udc80-\udcff]", lambda match: f"{OPEN}{ord(match[0]) - 0xDC00:02X}{CLOSE}", text)
+
+
+def _byte_level(text: str) -> str:
+    """Return a text as a byte-level vocabulary writes it."""
+    return "".join(_CHARACTER_OF[byte] for byte in text.encode())
+
+
+def _byte_level_backend(model: Any, words: str) -> Tokenizer:
+    """Return a tokenizer that splits text into words by a pattern, and words into pieces of bytes."""
+    backend = Tokenizer(model)
+    # Every word starts with a space, even the first, so that a word has the same pieces everywhere.
+    backend.normalizer = normalizers.Prepend(" ")
+    backend.pre_tokenizer = pre_tokenizers.Sequence(
+        [
+            pre_tokenizers.Split(Regex(words), "isolated"),
+            pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False),
+        ]
+    )
+    backend.decoder = decoders.Sequence([decoders.ByteLevel(), decoders.Strip(" ", 1, 0)])
+    return backend
 
 
 _LEARNING: dict[str, Any] = {

@@ -17,6 +17,7 @@ from multihead.inspection.attention_maps import Array, AttentionMaps, WordLink, 
 from multihead.interop.hub import find_model
 from multihead.storage.model_folder import ModelFolder
 from multihead.text.casing import sentence_case
+from multihead.text.constituency_trees import Tree, bracketed
 from multihead.text.dependency_trees import NO_HEAD
 from multihead.text.lines import MAX_CHARACTERS
 from multihead.text.sentences import LINE_BREAKS, join_translations
@@ -25,6 +26,7 @@ from multihead.translation.confidence import confidence, mean_log_prob
 from multihead.translation.engine import Engine, Hypothesis, Segment, length_penalty
 from multihead.translation.engines.choose import LazyModels, choose_engine
 from multihead.translation.guard import Guard, GuardedResult
+from multihead.translation.parser import BATCH, ParsedSentence, Parser
 from multihead.translation.segments import Segmenter, SourceLine
 
 if TYPE_CHECKING:
@@ -66,6 +68,7 @@ class Translation:
     warnings: list[str] = field(default_factory=list)
     word_weights: list[Array] = field(default_factory=list, repr=False, compare=False)  # as those of an alternative
     mean_log_prob: float = field(default=0.0, compare=False)  # of a token
+    trees: list[Tree] = field(default_factory=list)  # of a parser: one for each sentence
     piece_scores: list[float] = field(default_factory=list, compare=False)  # token_scores without end symbols
 
     def __repr__(self) -> str:
@@ -123,6 +126,8 @@ class Translator:
         self.search = search or ModelSearch()
         self.segmenter = Segmenter(tokenizer, config.data, max_tokens or longest_segment(config))
         self.guard = Guard(engine, tokenizer, config.data)
+        is_parser = config.data.task == "parse"
+        self.parser = Parser(self.guard, self.segmenter, tokenizer) if is_parser else None
         self._load_models = models
 
     def __repr__(self) -> str:
@@ -168,6 +173,10 @@ class Translator:
         translations have an alignment and token scores, which take a part of the time.
         """
         config = config.of_model(self.search)
+        if self.parser:
+            for sentences in self.parser.parse_texts(texts, config, chunk_size or BATCH):
+                yield self._trees(sentences, config)
+            return
 
         def translate_chunk(chunk: list[str]) -> tuple[list[SourceLine], list[GuardedResult]]:
             lines = [self.segmenter.read(text, bool(config.split)) for text in chunk]
@@ -243,6 +252,28 @@ class Translator:
             warnings=line.warnings + [warning for result in results for warning in result.warnings],
             word_weights=best.word_weights,
             piece_scores=[score for one in hypotheses for score in one.token_scores[: len(one.tokens)]],
+        )
+
+    def _trees(self, sentences: list[ParsedSentence], config: SearchConfig) -> Translation:
+        """Return the trees of a text's sentences as brackets on one line."""
+        versions = [
+            Alternative(
+                text=" ".join(bracketed(one.trees[rank]) for one in sentences),
+                score=math.fsum(one.scores[rank] for one in sentences),
+            )
+            for rank in range(min((len(one.trees) for one in sentences), default=0))
+        ]
+        if not versions:
+            return Translation(text="")
+        unique = list({version.text: version for version in reversed(versions)}.values())[::-1]
+        hypotheses = [one.hypotheses[0] for one in sentences]
+        return Translation(
+            text=versions[0].text,
+            score=versions[0].score,
+            tokens=self.tokenizer.tokens([id for one in hypotheses for id in one.tokens]),
+            token_scores=[score for one in hypotheses for score in one.token_scores],
+            alternatives=unique[1 : config.n_best],
+            trees=[one.trees[0] for one in sentences],
         )
 
     def _versions(self, line: SourceLine, results: list[GuardedResult], config: SearchConfig) -> list[Alternative]:
