@@ -14,7 +14,7 @@ from typing import Any
 from tokenizers import Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers, processors, trainers
 
 from multihead.errors import UsageError, UserError
-from multihead.text.tokenizer_form import WORDS, check_tokenizer
+from multihead.text.tokenizer_form import BETWEEN_SPACES, WORDS, check_tokenizer
 from multihead.untrusted import parse_json, read_bytes
 
 FILE, TARGET_FILE = "tokenizer.json", "tokenizer.target.json"
@@ -162,7 +162,9 @@ class SubwordTokenizer:
             continuing_subword_prefix="",
             max_input_chars_per_word=1_000_000,
         )
-        return cls(_byte_level_backend(model, r" ?\S+|\s+(?!\S)|\s+"))
+        backend = _byte_level_backend(model, BETWEEN_SPACES)
+        backend.add_special_tokens(SPECIAL_TOKENS)
+        return cls(backend)
 
     def is_piece(self, word: str) -> bool:
         """Return whether a word is one piece."""

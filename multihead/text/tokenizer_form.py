@@ -31,6 +31,8 @@ def _words(letters: str) -> str:
 
 
 WORDS = _words(_LETTERS)
+# Words of tasks and treebanks, where all spaces are written; cut before < so that no text is taken for a special token.
+BETWEEN_SPACES = r" ?[^\s<]+| ?<|\s+(?!\S)|\s+"
 
 Form = Mapping[str, Any]  # values that the entries of an object may have; an entry that is not listed is refused
 
@@ -49,7 +51,7 @@ def _byte_level_form(special_tokens: Sequence[str]) -> Form:
     bytes_of = {"type": "ByteLevel", "add_prefix_space": False, "trim_offsets": True, "use_regex": False}
     splits = [
         {"type": "Split", "pattern": {"Regex": words}, "behavior": "Isolated", "invert": False}
-        for words in (WORDS, _words(_LETTERS_BEFORE_0_2))
+        for words in (WORDS, _words(_LETTERS_BEFORE_0_2), BETWEEN_SPACES)
     ]
     text_of = {"type": "ByteLevel", "add_prefix_space": True, "trim_offsets": True, "use_regex": True}
     strip = {"type": "Strip", "content": " ", "start": 1, "stop": 0}

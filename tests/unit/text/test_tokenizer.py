@@ -143,3 +143,14 @@ def test_a_foreign_tokenizer_is_refused_by_name(tmp_path: Path) -> None:
 
 
 BPE = SubwordTokenizer.learn(TEXTS, 400)
+
+
+def test_a_vocabulary_of_words_is_stored_and_lossless(tmp_path: Path) -> None:
+    made = SubwordTokenizer.from_words(["cat", "(NP*DT", "</s>x"], [")", "))", "*NN"])
+    (tmp_path / "tokenizer.json").write_text(made.to_json(), encoding="utf-8")
+    stored = SubwordTokenizer.load(tmp_path / "tokenizer.json")
+    for text in ("cat (NP*DT cat))", " cat  dög\n", "</s> <unk>", ""):
+        assert stored.encode(text) == made.encode(text)
+        assert stored.decode(stored.encode(text)) == text
+    assert [made.is_piece(word) for word in ("cat", "(NP*DT", "dog", "")] == [True, True, False, False]
+    assert made.tokens(made.encode("(NP*DT))")) == ["\u0120(NP*DT", "))"]
