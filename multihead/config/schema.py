@@ -179,6 +179,15 @@ class DataConfig:
         PositiveFloat,
         "largest ratio of the lengths of a pair in characters, relative to the corpus's median ratio",
     ] = 3.0
+    min_letters: Annotated[
+        Share,
+        "drop pairs of which one side has a smaller share of letters beside a side with text (0: off)",
+    ] = 0.2
+    max_word: Annotated[Count, "drop pairs with a longer word in an alphabet, in characters (0: off)"] = 100
+    drop_mojibake: Annotated[bool, "drop pairs with wrongly decoded characters"] = True
+    drop_script: Annotated[bool, "drop pairs with a side in another script than is usual there"] = True
+    drop_language: Annotated[bool, "drop pairs with a side in the language of the other side"] = True
+    drop_numbers: Annotated[bool, "drop pairs with a number of two or more digits on one side only"] = False
     unicode: Annotated[
         Literal["nfc", "none"],
         "normalization of training text and input; none leaves text unchanged",
@@ -207,6 +216,13 @@ class DataConfig:
             raise UsageError(
                 "data.tree excludes data.bpe_dropout and data.casing_noise: they would change the words of the tree"
             )
+
+
+# What older versions, which did not have these settings, did.
+OLD_DATA_SETTINGS: Settings = {
+    **{"unicode": "none", "min_letters": 0.0, "max_word": 0},
+    **dict.fromkeys(("drop_mojibake", "drop_script", "drop_language", "drop_numbers"), False),
+}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -8,12 +8,12 @@ from typing import Any
 
 from multihead.config.fields import check_names
 from multihead.config.resolve import configure, current_names, dotted
-from multihead.config.schema import ModelSearch, RunConfig, Settings
+from multihead.config.schema import OLD_DATA_SETTINGS, ModelSearch, RunConfig, Settings
 from multihead.errors import UsageError, UserError
 from multihead.untrusted import parse_json
 
 PUBLISHED = ("search", "provenance")  # sections that only a published model has
-_WHEN_ABSENT: Settings = {"data.unicode": "none"}  # older versions did not normalize text
+_WHEN_ABSENT: Settings = {f"data.{name}": value for name, value in OLD_DATA_SETTINGS.items()}
 FORMAT = 2  # format 1 has the old names of settings
 
 

@@ -7,19 +7,23 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from enum import StrEnum
 from itertools import islice
-from typing import TypeVar
+from typing import NamedTuple, TypeVar
 
 import numpy as np
 
 from multihead.config.schema import DataConfig
 from multihead.data.fingerprints import Fingerprints, fingerprint
 from multihead.data.parallel_text import Pair, RawPair
+from multihead.data.text_rules import Scripts, find_text_defect, usual_scripts
 from multihead.text.encoding import normalize
 from multihead.text.lines import MAX_LINE_BYTES
 
 Item = TypeVar("Item")
 CHUNK_PAIRS = 20_000  # pairs that are handled at a time
 RATIO_SAMPLE = 20_000  # pairs from which the typical length ratio of a corpus is measured
+MAX_EXAMPLES = 20  # of each reason, in dropped.tsv
+EXAMPLE_CHARACTERS = 300
+EXAMPLES = "dropped.tsv"
 RATIO_SLACK = 3  # characters added to both sides before lengths are compared, because short sentences vary more
 
 
@@ -32,6 +36,12 @@ class DropReason(StrEnum):
     TOO_LONG = "too_long"
     RATIO = "ratio"
     COPY = "copy"
+    LETTERS = "letters"
+    LONG_WORD = "long_word"
+    MOJIBAKE = "mojibake"
+    SCRIPT = "script"
+    NUMBERS = "numbers"
+    LANGUAGE = "language"
     DUPLICATE = "duplicate"
 
 
@@ -42,6 +52,12 @@ DROP_REASONS: dict[str, str] = {
     DropReason.TOO_LONG: "one side is too long",
     DropReason.RATIO: "one side is much longer than usual for the other",
     DropReason.COPY: "both sides are the same",
+    DropReason.LETTERS: "one side has hardly any letters",
+    DropReason.LONG_WORD: "contains a very long word",
+    DropReason.MOJIBAKE: "contains wrongly decoded characters",
+    DropReason.SCRIPT: "one side is in an unusual script",
+    DropReason.NUMBERS: "a number is on one side only",
+    DropReason.LANGUAGE: "one side is in the other language",
     DropReason.DUPLICATE: "duplicate of an earlier pair",
 }
 
@@ -55,6 +71,18 @@ class CleanedChunk:
     dropped: Counter[str]
     fingerprints: Fingerprints  # of each pair
     source_fingerprints: Fingerprints
+    examples: list["Example"] = field(default_factory=list)  # the first dropped pairs for each reason
+
+
+class Example(NamedTuple):
+    """A dropped pair, cut to a readable length."""
+
+    reason: str
+    source: str
+    target: str
+
+    def as_row(self) -> str:
+        return "\t".join(" ".join(cell.split())[:EXAMPLE_CHARACTERS] for cell in self)
 
 
 @dataclass(slots=True, kw_only=True)
@@ -64,16 +92,25 @@ class CleaningReport:
     read: int = 0
     kept: int = 0
     dropped: Counter[str] = field(default_factory=Counter)
+    examples: list[Example] = field(default_factory=list)
 
     def add(self, chunk: CleanedChunk) -> None:
         self.read += chunk.n_read
         self.kept += len(chunk.fingerprints)
         self.dropped += chunk.dropped
+        add_examples(self.examples, chunk.examples)
 
-    def drop(self, reason: DropReason, count: int) -> None:
+    def drop(self, reason: DropReason, count: int, examples: Iterable[Example] = ()) -> None:
         """Count pairs as dropped that were counted as kept before."""
         self.kept -= count
         self.dropped[reason.value] += count
+        add_examples(self.examples, examples)
+
+    def examples_table(self) -> str:
+        """Return the content of dropped.tsv."""
+        order = list(DROP_REASONS)
+        rows = sorted(self.examples, key=lambda example: order.index(example.reason))
+        return "".join(f"{example.as_row()}\n" for example in [Example("reason", "source", "target"), *rows])
 
     def lines(self) -> list[str]:
         """Return the report as lines for the user."""
@@ -86,27 +123,47 @@ class CleaningReport:
         return [f"read {self.read:,} pairs, kept {self.kept:,}{share}", *dropped]
 
 
-def clean_chunk(chunk: list[RawPair], config: DataConfig, ratio: float) -> CleanedChunk:
-    """Return the pairs of a chunk that pass every rule; `ratio` is the typical length ratio of the corpus.
+def add_examples(examples: list[Example], more: Iterable[Example]) -> None:
+    """Append examples of reasons of which there are not enough."""
+    known = Counter(example.reason for example in examples)
+    for example in more:
+        if known[example.reason] < MAX_EXAMPLES:
+            known[example.reason] += 1
+            examples.append(example)
 
-    Duplicates are found later, among the fingerprints of all chunks.
+
+def clean_chunk(
+    chunk: list[RawPair], config: DataConfig, ratio: float, scripts: Scripts = (frozenset(), frozenset())
+) -> CleanedChunk:
+    """Return the pairs of a chunk that pass every rule.
+
+    `ratio` is the typical length ratio of the corpus, `scripts` are the usual ones of each side. Duplicates and pairs
+    in the wrong language are found later, among all chunks.
     """
     pairs: list[Pair] = []
     dropped: Counter[str] = Counter()
+    examples: list[Example] = []
     for raw in chunk:
         decoded = decode_pair(*raw, config.unicode)
+        reason: DropReason | None
         if isinstance(decoded, DropReason):
-            dropped[decoded.value] += 1
-        elif config.clean and (defect := find_defect(_without_tree(decoded, config), config.max_ratio, ratio)):
-            dropped[defect.value] += 1
+            reason = decoded
         else:
-            pairs.append(decoded)
+            reason = _find_any_defect(_without_tree(decoded, config), config, ratio, scripts) if config.clean else None
+            if not reason:
+                pairs.append(decoded)
+                continue
+        dropped[reason.value] += 1
+        if dropped[reason.value] <= MAX_EXAMPLES:
+            texts = (side[: 4 * EXAMPLE_CHARACTERS].decode(errors="replace") for side in raw)
+            examples.append(Example(reason.value, *texts))
     return CleanedChunk(
         text="".join(f"{source}\n{target}\n" for source, target in pairs).encode(),
         n_read=len(chunk),
         dropped=dropped,
         fingerprints=np.array([fingerprint("\n".join(pair)) for pair in pairs], dtype=np.uint64),
         source_fingerprints=np.array([fingerprint(source) for source, _ in pairs], dtype=np.uint64),
+        examples=examples,
     )
 
 
@@ -152,6 +209,18 @@ def typical_ratio(sample: Iterable[RawPair], config: DataConfig) -> float:
 
 def _without_tree(pair: Pair, config: DataConfig) -> Pair:
     return (pair[0].partition("\t")[0], pair[1]) if config.tree else pair
+
+
+def scripts_of(sample: Iterable[RawPair], config: DataConfig) -> Scripts:
+    """Return the usual scripts of each side in a sample of a corpus."""
+    return usual_scripts(_without_tree(pair, config) for pair in decoded_pairs(sample, config.unicode))
+
+
+def _find_any_defect(pair: Pair, config: DataConfig, ratio: float, scripts: Scripts) -> DropReason | None:
+    if found := find_defect(pair, config.max_ratio, ratio):
+        return found
+    reason = find_text_defect(pair, config, scripts)
+    return DropReason(reason) if reason else None
 
 
 def find_defect(pair: Pair, max_ratio: float, ratio: float) -> DropReason | None:

@@ -22,6 +22,7 @@ from multihead.config.fit import vocab_size_for
 from multihead.config.schema import DataConfig
 from multihead.console import Log, Progress
 from multihead.data.cleaning import (
+    EXAMPLES,
     RATIO_SAMPLE,
     CleanedChunk,
     CleaningReport,
@@ -29,14 +30,17 @@ from multihead.data.cleaning import (
     chunks,
     clean_chunk,
     decoded_pairs,
+    scripts_of,
     typical_ratio,
 )
 from multihead.data.fingerprints import DuplicateFinder, HeldOutSources, fingerprint
+from multihead.data.language_rule import flag_wrong_languages, learn_detector
 from multihead.data.parallel_text import Pair, ParallelText, RawPair
 from multihead.data.shards import CorpusPart, CorpusSummary, ShardWriter, record_checksums
 from multihead.data.spool import Spool, SpoolSegment
 from multihead.errors import UserError
 from multihead.storage.files import atomic_directory, check_writable
+from multihead.storage.language_detector import save_detector
 from multihead.text.dependency_trees import encode_with_heads, strip_tree
 from multihead.text.tokenizer import SubwordTokenizer, check_trainable
 
@@ -65,6 +69,7 @@ def prepare(
         with Spool(temporary / "clean") as spool:
             with Progress(log, "reading and cleaning") as progress:
                 report, held_out = _store(_clean(text, config), spool, config, text.valid is None, progress)
+            _flag_languages(spool, temporary, config, report, log)
             with Progress(log, "learning the vocabulary"):
                 tokenizer = _tokenizer(vocabulary, spool, report.kept, config)
             for name, content in tokenizer.files().items():
@@ -92,6 +97,7 @@ def prepare(
             asked_vocabulary=requested_vocabulary(vocabulary),
         )
         _check_not_empty(summary)
+        (temporary / EXAMPLES).write_text(report.examples_table(), encoding="utf-8")
         (temporary / "corpus.json").write_text(json.dumps(asdict(summary), indent=2) + "\n", encoding="utf-8")
         record_checksums(temporary)
     for line in [*report.lines(), *summary.lines()]:
@@ -136,7 +142,9 @@ def _clean(text: ParallelText, config: DataConfig) -> Iterator[tuple[int, Cleane
     for number, (pairs, _) in enumerate(text.corpora()):
         rest = iter(pairs)  # may come from a pipe and can be read only once
         sample = list(islice(rest, RATIO_SAMPLE))
-        clean = partial(clean_chunk, config=config, ratio=typical_ratio(sample, config))
+        clean = partial(
+            clean_chunk, config=config, ratio=typical_ratio(sample, config), scripts=scripts_of(sample, config)
+        )
         for chunk in map_in_processes(clean, chunks(chain(sample, rest)), min_items=5):
             yield number, chunk
 
@@ -154,13 +162,25 @@ def _store(
         held_out.add(chunk.source_fingerprints)
         if config.clean:
             duplicates.add(chunk.fingerprints)
-    report.drop(DropReason.DUPLICATE, duplicates.write_flags(spool.duplicate_flags))
+    report.drop(DropReason.DUPLICATE, duplicates.write_flags(spool.flag_file))
     if not report.kept:
         raise UserError("; ".join(["no training pairs left after cleaning", *report.lines()]))
     return report, held_out.at_most(max(1, report.kept // HELD_OUT_FRACTION))
 
 
 # Between the passes
+
+
+def _flag_languages(spool: Spool, folder: Path, config: DataConfig, report: CleaningReport, log: Log) -> None:
+    """Learn the language detector of the corpus, if its languages differ, and drop pairs in the wrong language."""
+    with Progress(log, "learning to tell the languages apart"):
+        detector = learn_detector(spool, config)
+    if not detector:
+        return
+    save_detector(detector, folder)
+    if config.clean and config.drop_language:
+        with Progress(log, "checking the languages"):
+            report.drop(DropReason.LANGUAGE, *flag_wrong_languages(spool, detector, config))
 
 
 def _tokenizer(

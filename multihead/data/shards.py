@@ -13,6 +13,7 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
+from multihead.config.schema import OLD_DATA_SETTINGS
 from multihead.data.parallel_text import ParallelText
 from multihead.data.spool import MAX_SEGMENT_PAIRS
 from multihead.errors import UserError
@@ -69,8 +70,8 @@ class CorpusSummary:
     def known_settings(self) -> dict[str, object]:
         """Return the settings that the corpus was made with, by dotted name, as far as they were recorded."""
         names = ("source_lang", "target_lang", "tokenizer", "max_length")
-        # Older versions neither normalized text nor recorded that they did not.
-        known = {"unicode": "none", **{name: getattr(self, name) for name in names}, **self.settings}
+        # Older versions did not record settings that they did not have.
+        known = {**OLD_DATA_SETTINGS, **{name: getattr(self, name) for name in names}, **self.settings}
         return {
             "model.vocab_size": self.vocab_size,
             **{f"data.{name}": value for name, value in known.items() if value != ""},  # languages may be unknown

@@ -8,7 +8,7 @@ import shutil
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Self
+from typing import Any, Self
 
 import numpy as np
 
@@ -43,9 +43,9 @@ class Spool:
         shutil.rmtree(self.folder)
 
     @property
-    def duplicate_flags(self) -> Path:
+    def flag_file(self) -> Path:
         """A file with a boolean for each pair; once it is there, flagged pairs are left out."""
-        return self.folder / "duplicates.npy"
+        return self.folder / "flags.npy"
 
     def write(self, text: bytes, n_pairs: int, corpus: int) -> None:
         """Append pairs, source and target on alternate lines."""
@@ -58,15 +58,26 @@ class Spool:
             file.write(text)
         self.segments[-1] = replace(last, n_pairs=last.n_pairs + n_pairs)
 
-    def read(self, segment: SpoolSegment) -> Iterator[Pair]:
-        """Yield the pairs of a segment, without those that are flagged as duplicates."""
+    def flags(self) -> "np.memmap[Any, np.dtype[np.bool_]]":
+        """Open the flags to change them; without a file, no pair is flagged yet."""
+        if self.flag_file.exists():
+            return np.lib.format.open_memmap(self.flag_file, "r+")
+        n_pairs = sum(segment.n_pairs for segment in self.segments)
+        return np.lib.format.open_memmap(self.flag_file, "w+", np.bool_, (n_pairs,))
+
+    def read_all(self, segment: SpoolSegment) -> Iterator[Pair]:
+        """Yield the pairs of a segment, with those that are flagged."""
         lines = (line.decode() for line in read_lines(self._path(segment)))
-        pairs = zip(lines, lines, strict=True)
-        if not self.duplicate_flags.exists():
+        return zip(lines, lines, strict=True)
+
+    def read(self, segment: SpoolSegment) -> Iterator[Pair]:
+        """Yield the pairs of a segment, without those that are flagged."""
+        pairs = self.read_all(segment)
+        if not self.flag_file.exists():
             yield from pairs
             return
-        flags = np.load(self.duplicate_flags, mmap_mode="r")[segment.first : segment.first + segment.n_pairs].tolist()
-        yield from (pair for pair, is_duplicate in zip(pairs, flags, strict=True) if not is_duplicate)
+        flags = np.load(self.flag_file, mmap_mode="r")[segment.first : segment.first + segment.n_pairs].tolist()
+        yield from (pair for pair, is_flagged in zip(pairs, flags, strict=True) if not is_flagged)
 
     def _path(self, segment: SpoolSegment) -> Path:
         return self.folder / f"{segment.number:05}.txt"

@@ -12,7 +12,7 @@ from multihead.evaluation.calibration import calibrate, calibration_error
 from multihead.evaluation.metrics import Comparison, Score, compare, scores
 from multihead.storage.model_folder import store_search
 from multihead.text.file_formats import check_is_text
-from multihead.text.language import mostly_looks_like, name_of
+from multihead.text.language import name_of
 from multihead.text.lines import TextInput, file_size
 from multihead.translation.confidence import confidence
 from multihead.translation.translator import Translation, Translator, load
@@ -143,7 +143,7 @@ def _calibrated(output: _Output, references: list[str]) -> _Output:
 def _translate(model: str, sources: list[str], search: SearchConfig, engine: str) -> _Output:
     translator = load(model, engine=engine)
     data = translator.config.data
-    if mostly_looks_like(sources, data.target_lang, data.source_lang):
+    if translator.segmenter.are_reversed(sources):
         raise UserError(
             f"the text to translate looks like {name_of(data.target_lang)}, but {model} translates from "
             f"{name_of(data.source_lang)}: --source and --reference may be swapped"

@@ -21,6 +21,7 @@ from multihead.runs.model_card import write_card
 from multihead.runs.tuning import MAX_SENTENCES, Tuned, Tuner, ValidationText, shortlists
 from multihead.storage.checkpoints import saved_steps, valid_checkpoints
 from multihead.storage.files import write_text_atomic
+from multihead.storage.language_detector import load_detector, save_detector
 from multihead.storage.model_folder import WEIGHTS, Provenance, PublishedScore, read_search, save_model
 from multihead.storage.shortlist import FILE, Shortlist, load_shortlist
 from multihead.training.checkpoint import average_checkpoints, load_checkpoint
@@ -82,6 +83,8 @@ def publish(trainer: Trainer, validator: Validator, output: Path, log: Log) -> P
         tuned.shortlist.save(output)
     else:
         (output / FILE).unlink(missing_ok=True)  # of an earlier publication
+    if detector := load_detector(output / "data"):
+        save_detector(detector, output)
     write_text_atomic(output / "README.md", card)
     vocabulary = trainer.tokenizer.files()
     save_model(output, to_arrays(candidate.weights), trainer.config, vocabulary, provenance, tuned.search)
@@ -99,6 +102,8 @@ def publish_average(run: Path, output: Path, last: int) -> list[int]:
     output.mkdir(parents=True, exist_ok=True)
     if shortlist := load_shortlist(run):
         shortlist.save(output)
+    if detector := load_detector(run):
+        save_detector(detector, output)
     provenance = Provenance(steps=steps[-1], published=f"the average of steps {', '.join(map(str, steps))}")
     save_model(output, to_arrays(weights), newest.config, newest.vocabulary, provenance, read_search(run))
     return steps

@@ -2,10 +2,13 @@
 
 import re
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any
 
 from pydantic import Field
+
+from multihead.text.detector import LanguageDetector
 
 DETECTION_CHARACTERS = 1000  # the start of a text is enough to detect its language
 
@@ -18,8 +21,33 @@ class Detection:
     confidence: Annotated[float, Field(ge=0, le=100)]
 
 
+class ModelDetector:
+    """Identify which of the served languages a text is in, as the models have learned from their own text."""
+
+    unknown: Sequence[str] = ()
+
+    def __init__(self, detector: LanguageDetector) -> None:
+        self._detector = detector
+
+    def rank(self, text: str) -> list[Detection]:
+        """Return the served languages, the most likely first; a single one with confidence 0 if none is detected."""
+        if not has_letters(text):
+            return [Detection(self._detector.languages[0], 0.0)]
+        ranked = self._detector.rank(text[:DETECTION_CHARACTERS])
+        return [Detection(language, round(100 * share, 1)) for language, share in ranked]
+
+
+def model_detector(detectors: Sequence[LanguageDetector | None], codes: Sequence[str]) -> ModelDetector | None:
+    """Return the detector of the served languages; None unless every model has one."""
+    known = [detector for detector in detectors if detector]
+    if len(known) < len(detectors) or not known:
+        return None
+    joined = known[0].for_languages(codes, known[1:])
+    return ModelDetector(joined) if joined else None
+
+
 class Detector:
-    """Identify which of the served languages a text is in.
+    """Identify which of the served languages a text is in with py3langid, for models without their own detector.
 
     A regional code such as pt-BR stands for its base language (pt), unless several served codes share it. If the
     detector does not know one of the languages, nothing is detected: any text could be in that language.

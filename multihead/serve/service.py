@@ -18,7 +18,7 @@ from multihead.inspection.page import page_data
 from multihead.serve import html
 from multihead.serve.batcher import BATCH_UNITS, MERGED_BATCH_UNITS, Batcher, Ticket
 from multihead.serve.errors import BadRequest
-from multihead.serve.languages import Detection, Detector, has_letters
+from multihead.serve.languages import Detection, Detector, ModelDetector, has_letters, model_detector
 from multihead.serve.lessons import Lesson, Page
 from multihead.serve.options import AUTO, Limits
 from multihead.serve.pace import SENTENCE_UNITS, estimated_units
@@ -80,7 +80,7 @@ class Service:
             self.directions[pair] = direction
         self.codes = list(dict.fromkeys(code for pair in self.directions for code in pair))
         self._threads = TextThreads()
-        self._detector: Detector | None = None
+        self._detector: Detector | ModelDetector | None = None
         self._lock = threading.Lock()
 
     @property
@@ -90,10 +90,11 @@ class Service:
     def targets_of(self, source: str) -> list[str]:
         return [target for other, target in self.directions if other == source]
 
-    def _loaded_detector(self) -> Detector:
-        """Return the detector of languages, which is loaded when first used: it takes as much memory as a model."""
+    def _loaded_detector(self) -> Detector | ModelDetector:
+        """Return the detector of the models, or else a general one, which takes as much memory as a model."""
         with self._lock:
-            self._detector = self._detector or Detector(self.codes)
+            own = [direction.translator.segmenter.detector for direction in self.directions.values()]
+            self._detector = self._detector or model_detector(own, self.codes) or Detector(self.codes)
             return self._detector
 
     async def detect(self, text: str, client: str = "") -> list[Detection]:

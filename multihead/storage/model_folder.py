@@ -17,8 +17,11 @@ from multihead.storage.arrays import Arrays, check_finite, open_arrays, write_ar
 from multihead.storage.checkpoints import latest_valid, saved_steps
 from multihead.storage.checksums import CHECKSUM_FILE, check_loaded, checksums, update_checksum, verify_all
 from multihead.storage.files import atomic_file, write_text_atomic
+from multihead.storage.language_detector import FILE as LANGUAGES
+from multihead.storage.language_detector import load_detector
 from multihead.storage.shortlist import FILE as SHORTLIST
 from multihead.storage.shortlist import Shortlist, load_shortlist
+from multihead.text.detector import LanguageDetector
 from multihead.text.tokenizer import FILE, TARGET_FILE, SubwordTokenizer
 from multihead.untrusted import read_bytes, read_json
 
@@ -145,6 +148,13 @@ class ModelFolder:
             raise UserError(f"{self.path} has no {CHECKSUM_FILE}, so that its files cannot be verified")
         return verify_all(self.path, required=WEIGHTS)
 
+    def detector(self) -> LanguageDetector | None:
+        """Read the detector of the model's languages; None if it has none, or one of other languages."""
+        check_loaded(self.path, LANGUAGES)
+        detector = load_detector(self.path)
+        languages = {language for language in self.config.data.languages if language}
+        return detector if detector and len(languages) > 1 and languages <= set(detector.languages) else None
+
     @property
     def alignment_layer(self) -> int:
         """The decoder layer whose attention aligns words, counted from 0."""
@@ -189,7 +199,7 @@ def save_model(  # noqa: PLR0913 - the parts of a model folder
     with atomic_file(folder / WEIGHTS) as temporary:
         write_arrays(temporary, weights, {"step": str(provenance.steps or 0)})
         # README.md has no checksum: users edit the card.
-        others = {name: folder / name for name in ("config.json", *vocabulary, SHORTLIST)}
+        others = {name: folder / name for name in ("config.json", *vocabulary, SHORTLIST, LANGUAGES)}
         existing = {name: path for name, path in others.items() if path.exists()}
         write_text_atomic(folder / CHECKSUM_FILE, checksums({WEIGHTS: temporary, **existing}))
 

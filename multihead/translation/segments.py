@@ -1,13 +1,15 @@
 """Split a text into segments of token ids that fit the model."""
 
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
 from multihead.config.schema import DataConfig
 from multihead.text.casing import is_in_capitals, sentence_case
 from multihead.text.dependency_trees import encode_with_heads
+from multihead.text.detector import LanguageDetector
 from multihead.text.encoding import normalize
-from multihead.text.language import looks_like, name_of
+from multihead.text.language import looks_like, mostly_looks_like, name_of
 from multihead.text.lines import MAX_CHARACTERS
 from multihead.text.sentences import LINE_BREAKS, as_one_sentence, split_sentences, split_to_fit
 from multihead.text.tokenizer import SubwordTokenizer
@@ -42,6 +44,7 @@ class Segmenter:
     tokenizer: SubwordTokenizer
     data: DataConfig
     max_tokens: int
+    detector: LanguageDetector | None = None  # of the model's languages, if it has one
 
     def read(self, text: str, split: bool) -> SourceLine:
         """Return the segments of a text: its sentences, or with `split=False` the whole text as one."""
@@ -50,8 +53,8 @@ class Segmenter:
             line.warnings.append(f"cut: the text has {len(text):,} characters; the first {MAX_CHARACTERS:,} were read")
             text = text[:MAX_CHARACTERS]
         text = self.clean(text)
-        source, target = self.data.source_lang, self.data.target_lang
-        if looks_like(text[:MAX_DETECTED], target, source):
+        source, target = self.data.languages
+        if self.is_reversed(text):
             line.warnings.append(
                 f"{DIRECTION}: the text looks like {name_of(target)}, but this model translates from {name_of(source)}"
             )
@@ -61,6 +64,17 @@ class Segmenter:
         for sentence, gap in zip(sentences, gaps, strict=False):
             self._add(line, prefix + sentence, gap)
         return line
+
+    def is_reversed(self, text: str) -> bool:
+        """Return whether a text is in the target language."""
+        looks = self.detector.looks_like if self.detector else looks_like
+        return looks(text[:MAX_DETECTED], self.data.target_lang, self.data.source_lang)
+
+    def are_reversed(self, texts: Sequence[str]) -> bool:
+        """Return whether most of some texts are in the target language."""
+        if not self.detector:
+            return mostly_looks_like(texts, self.data.target_lang, self.data.source_lang)
+        return sum(map(self.is_reversed, texts)) > len(texts) / 2
 
     def clean(self, text: str) -> str:
         """Return the text in the Unicode form of the training text, without control characters and lone surrogates."""

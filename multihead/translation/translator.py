@@ -367,6 +367,7 @@ def load(
         min(folders[0].config.data.max_length, *(folder.config.model.max_len - 1 for folder in folders)),
     )
     translator.folder = folders[0]
+    translator.segmenter.detector = folders[0].detector()
     return translator
 
 

@@ -1,18 +1,24 @@
 """Training from files that contain both sides: chosen by language, weighted, and recognized when a run resumes."""
 
+import json
+import random
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 import multihead
-from multihead.config.schema import Settings
+from multihead.config.schema import OLD_DATA_SETTINGS, Settings
 from multihead.data.shards import read_summary
 from multihead.errors import UsageError, UserError
 from multihead.runs.estimate import plan_run
 from multihead.runs.request import TrainingRequest
 from multihead.runs.setup import prepare_corpus
+from multihead.runs.train import train
+from multihead.serve.languages import model_detector
 from multihead.storage.model_folder import published_step, read_config
 from tests.conftest import QUICK, copy_or_reverse, write_pairs
+from tests.unit.text.test_detector import ENGLISH, GERMAN
 
 SETTINGS: Settings = {**QUICK, "train.steps": 2}
 
@@ -93,6 +99,47 @@ def test_a_plan_counts_the_pairs_of_a_memory(memory: Path, tmp_path: Path) -> No
     planned = plan_run(request, tmp_path / "data", silent)
     assert planned.corpus.train_pairs > 100
     assert planned.config.data.languages == ["en", "de"]
+
+
+@pytest.fixture
+def bilingual(tmp_path: Path) -> TrainingRequest:
+    """A run on text in two languages, from which they can be learned."""
+    rng = random.Random(1)
+    pairs = [(" ".join(rng.choices(ENGLISH, k=8)), " ".join(rng.choices(GERMAN, k=8))) for _ in range(600)]
+    table = tsv(tmp_path / "pairs.tsv", pairs)
+    settings = {**SETTINGS, "train.steps": 1, "data.source_lang": "en", "data.target_lang": "de"}
+    return TrainingRequest(output=tmp_path / "run", corpora=[table], preset="base", settings=settings)
+
+
+def test_a_published_model_knows_its_languages(bilingual: TrainingRequest) -> None:
+    train(bilingual)
+    assert "languages.safetensors" in (bilingual.output / "SHA256SUMS").read_text(encoding="utf-8")
+    model = multihead.load(bilingual.output)
+    assert model.segmenter.is_reversed(" ".join(GERMAN[:5]))
+    assert not model.segmenter.is_reversed(" ".join(ENGLISH[:5]))
+    assert model.segmenter.are_reversed([GERMAN[1], " ".join(GERMAN), " ".join(GERMAN)])
+    codes = ["en", "de"]
+    found = model_detector([model.segmenter.detector], codes)
+    assert found and found.rank(" ".join(GERMAN))[0].language == "de"
+    assert model_detector([model.segmenter.detector, None], codes) is None
+
+
+def test_a_run_of_an_older_version_resumes_without_the_newer_rules(bilingual: TrainingRequest) -> None:
+    train(bilingual)
+    for path, section in (
+        (bilingual.output / "config.json", "data"),
+        (bilingual.output / "data/corpus.json", "settings"),
+    ):
+        document = json.loads(path.read_text(encoding="utf-8"))
+        for name in OLD_DATA_SETTINGS:
+            del document[section][name]
+        document.get("provenance", {}).pop("corpus_sha256", None)
+        path.write_text(json.dumps(document), encoding="utf-8")
+        (path.parent / "SHA256SUMS").unlink()
+    train(replace(bilingual, settings={**bilingual.settings, "train.steps": 2}))
+    data = read_config(bilingual.output).data
+    assert (data.drop_language, data.min_letters, data.unicode) == (False, 0.0, "none")
+    assert published_step(bilingual.output) == 2
 
 
 def test_data_and_a_corpus_exclude_each_other(memory: Path, tmp_path: Path) -> None:

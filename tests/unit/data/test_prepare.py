@@ -67,7 +67,7 @@ def test_pairs_of_too_many_tokens_are_dropped_and_counted(tmp_path: Path) -> Non
     pairs = [(f"short {n}", f"kurz {n}") for n in range(40)] + [
         ("".join(map(chr, range(0x4E00, 0x4E20))), "a side of about as many bytes, to break no other rule than the one")
     ]
-    summary = prepare(ParallelText(train=raw(pairs)), tmp_path / "data", DataConfig(max_length=20))
+    summary = prepare(ParallelText(train=raw(pairs)), tmp_path / "data", DataConfig(max_length=20, drop_script=False))
     assert summary.cleaning["too_long"] == 1
     assert summary.train_pairs + summary.valid_pairs == summary.cleaning["kept"] == 40
 

@@ -1,0 +1,121 @@
+"""The language detector of a prepared corpus, and the pairs and files whose sides are in the wrong language."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import islice
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from multihead.concurrency import map_in_processes
+from multihead.config.schema import DataConfig
+from multihead.data.cleaning import CHUNK_PAIRS, MAX_EXAMPLES, Example, chunks
+from multihead.data.parallel_text import Pair
+from multihead.data.spool import Spool, SpoolSegment
+from multihead.errors import UserError
+from multihead.text.dependency_trees import strip_tree
+from multihead.text.detector import LanguageDetector
+from multihead.text.language import name_of
+
+LEARNING_PAIRS = 50_000  # spread evenly over a corpus
+MIN_PAIRS = 500  # from which languages can be learned
+CALIBRATION = 10  # one pair in so many is left for the threshold
+MIN_ACCURACY = 0.8  # on those pairs, which may be noisy; sides that are more alike are not told apart
+DROP_MARGIN = 0.75  # nats a character; far above the threshold of warnings, so that correct pairs are kept
+SWAPPED_SHARE = 0.5  # of the pairs of a corpus
+
+
+def learn_detector(spool: Spool, config: DataConfig) -> LanguageDetector | None:
+    """Learn to tell the languages of a corpus apart; None if they are unknown, the same, or not different enough.
+
+    The largest corpus decides which side is in which language; any other one with swapped sides is refused.
+    """
+    if len(set(config.languages)) < len(config.languages) or not all(config.languages):
+        return None
+    numbers = sorted({segment.corpus for segment in spool.segments})
+    samples = {number: _sample(spool, number, config) for number in numbers}
+    largest = max(numbers, key=lambda number: len(samples[number]))
+    detector = _learn(config.languages, samples[largest])
+    if not detector or len(numbers) == 1:
+        return detector
+    for number in numbers:
+        if _share_swapped(detector, samples[number]) > SWAPPED_SHARE:
+            source, target = (name_of(language) for language in config.languages)
+            raise UserError(
+                f"the sides of corpus {number + 1} are swapped: in the largest corpus the source is {source} and its "
+                f"translation {target}, here it is the other way round"
+            )
+    return _learn(config.languages, [pair for number in numbers for pair in samples[number]])
+
+
+def _sample(spool: Spool, corpus: int, config: DataConfig) -> list[Pair]:
+    """Return pairs of a corpus, spread over its segments."""
+    segments = [segment for segment in spool.segments if segment.corpus == corpus]
+    per_segment = -(-LEARNING_PAIRS // len(segments))
+    pairs = [pair for segment in segments for pair in islice(spool.read(segment), per_segment)]
+    return [(strip_tree(source), target) for source, target in pairs] if config.tree else pairs
+
+
+def _learn(languages: Sequence[str], pairs: list[Pair]) -> LanguageDetector | None:
+    """Learn from pairs, and once more without those that turn out to be in the wrong language."""
+    if len(pairs) < MIN_PAIRS:
+        return None
+    held_out = pairs[::CALIBRATION]
+    learned = [pair for n, pair in enumerate(pairs) if n % CALIBRATION]
+    first = LanguageDetector.learn(languages, list(zip(*learned, strict=True)))
+    correct = [pair for pair, wrong in zip(learned, wrong_language(first, learned), strict=True) if not wrong]
+    if len(correct) < len(pairs) / 2:
+        return None
+    detector = LanguageDetector.learn(languages, list(zip(*correct, strict=True)))
+    sides = list(zip(*held_out, strict=True))
+    if min(float((detector.margins(side, n) < 0).mean()) for n, side in enumerate(sides)) < MIN_ACCURACY:
+        return None
+    wrong = wrong_language(detector, held_out)
+    return detector.calibrated([[text for text, flag in zip(side, wrong, strict=True) if not flag] for side in sides])
+
+
+def _share_swapped(detector: LanguageDetector, pairs: list[Pair]) -> float:
+    margins = [detector.margins(side, n) for n, side in enumerate(zip(*pairs[:CHUNK_PAIRS], strict=True))]
+    return float((np.minimum(*margins) > 0).mean())
+
+
+def wrong_language(detector: LanguageDetector, pairs: Sequence[Pair]) -> NDArray[np.bool_]:
+    """Return for each pair whether a side is clearly in the language of the other one."""
+    margins = [detector.margins(side, n) for n, side in enumerate(zip(*pairs, strict=True))]
+    return np.maximum(*margins) > max(DROP_MARGIN, 2 * detector.threshold)
+
+
+class _Flagged(NamedTuple):
+    flags: NDArray[np.bool_]
+    examples: list[Example]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Flagger:
+    spool: Spool
+    detector: LanguageDetector
+    config: DataConfig
+
+    def flag(self, segment: SpoolSegment) -> _Flagged:
+        """Return which pairs of a segment, in the order of its file, are in the wrong language."""
+        flags, examples = [], list[Example]()
+        for chunk in chunks(self.spool.read_all(segment)):
+            pairs = [(strip_tree(source), target) for source, target in chunk] if self.config.tree else chunk
+            flags.append(wrong_language(self.detector, pairs))
+            wrong = islice(np.flatnonzero(flags[-1]), MAX_EXAMPLES)
+            examples += [Example("language", *pairs[n]) for n in wrong]
+        return _Flagged(np.concatenate(flags), examples[:MAX_EXAMPLES])
+
+
+def flag_wrong_languages(spool: Spool, detector: LanguageDetector, config: DataConfig) -> tuple[int, list[Example]]:
+    """Flag the pairs of the spool in the wrong language like duplicates; return how many, and some of them."""
+    flagger = _Flagger(spool=spool, detector=detector, config=config)
+    flags, n_flagged, examples = spool.flags(), 0, list[Example]()
+    for segment, found in zip(spool.segments, map_in_processes(flagger.flag, spool.segments), strict=True):
+        part = flags[segment.first : segment.first + segment.n_pairs]
+        n_flagged += int((found.flags & ~part).sum())
+        part |= found.flags
+        examples += found.examples
+    flags.flush()
+    return n_flagged, examples[:MAX_EXAMPLES]
