@@ -182,10 +182,10 @@ def measure(run: Run) -> dict[str, Any]:
         trainer.step()
         trainer.state.seconds = time.process_time() - began
     validator = Validator(trainer.full_model, tokenizer, Shards(run.data, "valid"), trainer.config.data)
-    sources, translations, references = zip(*validator.translate(N_SENTENCES, SearchConfig()), strict=True)
-    groups = bleu_by_length(
-        [strip_tree(source) for source in sources], translations, references, summary.target_lang, n_groups=N_GROUPS
-    )
+    pairs = validator.translate(N_SENTENCES, SearchConfig())
+    sources = [strip_tree(pair.source) for pair in pairs]
+    translations, references = [pair.translation for pair in pairs], [pair.reference for pair in pairs]
+    groups = bleu_by_length(sources, translations, references, summary.target_lang, n_groups=N_GROUPS)
     return {
         "label": run.label,
         "seed": run.seed,
