@@ -31,7 +31,7 @@ SETTINGS: Settings = {
     "model.d_model": 192,
     "model.d_ff": 512,
     "model.n_heads": 6,
-    "model.dropout": 0.2,
+    "model.dropout": 0.3,
     "data.task": "parse",
     "data.tokenizer": "wordpiece",
     "data.source_lang": "en",

@@ -37,4 +37,16 @@ def parsing_corpus(train: Sequence[Tree], valid: Sequence[Tree]) -> ParsingCorpu
     def pairs(trees: Sequence[Tree]) -> list[Pair]:
         return [(" ".join(replace_rare(tree.words, words.__contains__)), to_tags(tree)) for tree in trees]
 
-    return ParsingCorpus(pairs(train), pairs(valid), tokenizer)
+    examples = pairs(train)
+    return ParsingCorpus(examples + joined(examples), pairs(valid), tokenizer)
+
+
+def joined(examples: Sequence[Pair]) -> list[Pair]:
+    """Return each second example with the one after it as one long example.
+
+    Few sentences are long, so the later positions would hardly be trained without them.
+    """
+    return [
+        (f"{source} {next_source}", f"{target} {next_target}")
+        for (source, target), (next_source, next_target) in zip(examples[::2], examples[1::2], strict=False)
+    ]

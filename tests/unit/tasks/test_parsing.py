@@ -22,3 +22,9 @@ def test_nearly_every_tag_is_one_token() -> None:
 def test_targets_are_restored_from_their_tokens() -> None:
     for (_, target), tree in zip(CORPUS.valid, TREES[350:], strict=True):
         assert from_tags(CORPUS.tokenizer.decode(CORPUS.tokenizer.encode(target)), tree.words) == tree
+
+
+def test_pairs_of_sentences_are_long_examples_too() -> None:
+    (one, other), long = CORPUS.train[:2], CORPUS.train[350]
+    assert len(CORPUS.train) == 350 + 175
+    assert long == (f"{one[0]} {other[0]}", f"{one[1]} {other[1]}")
