@@ -6,11 +6,14 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 
 from multihead.config.schema import SearchConfig
-from multihead.errors import UserError
+from multihead.errors import UsageError, UserError
+from multihead.evaluation.accuracy import score_parser
 from multihead.evaluation.by_length import LengthGroup, bleu_by_length
 from multihead.evaluation.calibration import calibrate, calibration_error
 from multihead.evaluation.metrics import Comparison, Score, compare, scores
-from multihead.storage.model_folder import store_search
+from multihead.interop.hub import find_model
+from multihead.storage.model_folder import ModelFolder, store_search
+from multihead.text.constituency_trees import read_trees
 from multihead.text.file_formats import check_is_text
 from multihead.text.language import name_of
 from multihead.text.lines import TextInput, file_size
@@ -87,6 +90,10 @@ def evaluate(
         )
     if not sources:
         raise UserError(f"{source} is empty; there is nothing to translate and score")
+    if ModelFolder.open(find_model(model)).config.data.task == "parse":
+        if other or test.calibrate or test.by_length:
+            raise UsageError(f"{model} is a parser: --compare, --calibrate and --by-length are for translations")
+        return _evaluate_parser(load(model, engine=engine), test, sources, references, search)
     output = _translate(model, sources, search, engine)
     hypotheses, target_lang = output.texts, output.target_lang
     if test.calibrate:
@@ -105,6 +112,31 @@ def evaluate(
         comparison=comparison,
         by_length=bleu_by_length(sources, hypotheses, references, target_lang, others) if test.by_length else [],
         calibration_error=output.calibration_error(references),
+    )
+
+
+def _evaluate_parser(
+    parser: Translator, test: TestSet, sources: list[str], references: list[str], search: SearchConfig
+) -> EvaluationReport:
+    """Score the trees that a parser finds for words, given as text with spaces between the words."""
+    trees = list(read_trees(references, name=f"{test.reference}, line"))
+    for number, (source, tree) in enumerate(zip(sources, trees, strict=True), start=1):
+        if source.split() != tree.words:
+            raise UserError(
+                f"{test.source}, line {number}: the words are not those of the tree in {test.reference}; write them "
+                f"with spaces: '{' '.join(tree.words)[:60]}'"
+            )
+    began = time.perf_counter()
+    counts = score_parser(parser, trees, search.of_model(parser.search))
+    seconds = time.perf_counter() - began
+    figures = {"F1": counts.f1, "precision": counts.precision, "recall": counts.recall, "exact": counts.exact_match}
+    return EvaluationReport(
+        model=parser.name,
+        sentences=len(trees),
+        sentences_per_second=len(trees) / seconds,
+        scores=[
+            Score(name=name, value=value, signature="labeled brackets, as EVALB") for name, value in figures.items()
+        ],
     )
 
 

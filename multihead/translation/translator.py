@@ -265,14 +265,16 @@ class Translator:
         ]
         if not versions:
             return Translation(text="")
-        unique = list({version.text: version for version in reversed(versions)}.values())[::-1]
+        unique: dict[str, Alternative] = {}
+        for version in versions:
+            unique.setdefault(version.text, version)
         hypotheses = [one.hypotheses[0] for one in sentences]
         return Translation(
             text=versions[0].text,
             score=versions[0].score,
             tokens=self.tokenizer.tokens([id for one in hypotheses for id in one.tokens]),
             token_scores=[score for one in hypotheses for score in one.token_scores],
-            alternatives=unique[1 : config.n_best],
+            alternatives=list(unique.values())[1 : config.n_best],
             trees=[one.trees[0] for one in sentences],
         )
 

@@ -96,6 +96,19 @@ def test_a_tree_can_be_drawn(parser: tuple[Path, str]) -> None:
     assert drawn.startswith("ROOT\n") and "the" in drawn and "──" in drawn
 
 
+@pytest.mark.long
+def test_evaluate_scores_the_brackets_of_a_parser(parser: tuple[Path, str], files: list[str], tmp_path: Path) -> None:
+    trees = Path(files[-1])
+    source = tmp_path / "words.txt"
+    lines = trees.read_text(encoding="utf-8").splitlines()
+    source.write_text("".join(" ".join(tree.words) + "\n" for tree in read_trees(lines)), encoding="utf-8")
+    options = ["--source", str(source), "--reference", str(trees), "--beam", "21", "--alpha", "0.3", "--json"]
+    report = CliRunner().invoke(app, ["evaluate", str(parser[0]), *options], catch_exceptions=False)
+    assert json.loads(report.stdout)["scores"][0]["value"] == pytest.approx(
+        json.loads(parser[1])["test"]["f1"], abs=0.01
+    )
+
+
 def test_a_sequence_is_complete_if_it_is_a_tree_of_all_words() -> None:
     assert is_complete("(S(NP*) *)", 2)
     assert not any(map(is_complete, ["(S*", "*)(", "(S*)"], [1, 1, 2]))
