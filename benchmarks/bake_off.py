@@ -38,7 +38,6 @@ from multihead.storage.files import write_text_atomic
 from multihead.text.dependency_trees import strip_tree
 from multihead.text.tokenizer import SubwordTokenizer
 from multihead.training.metrics import perplexity
-from multihead.training.schedule import training_seconds
 from multihead.training.trainer import Trainer
 from multihead.training.validation import Validator
 
@@ -178,7 +177,7 @@ def measure(run: Run) -> dict[str, Any]:
     summary, tokenizer = read_summary(run.data), SubwordTokenizer.load(run.data / "tokenizer.json")
     trainer = Trainer(configure({"model.vocab_size": summary.vocab_size}, run.settings), run.data, tokenizer)
     began = time.process_time()
-    while trainer.state.seconds < training_seconds(trainer.config.train):
+    while trainer.state.seconds < 60 * trainer.config.train.minutes:
         trainer.step()
         trainer.state.seconds = time.process_time() - began
     validator = Validator(trainer.full_model, tokenizer, Shards(run.data, "valid"), trainer.config.data)

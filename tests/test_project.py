@@ -24,7 +24,19 @@ PACKAGE = ROOT / "multihead"
 
 # A package imports only from those before it.
 ORDER = (
-    *("errors", "console", "concurrency", "untrusted", "config", "text", "storage", "figures", "data", "tasks"),
+    *(
+        "errors",
+        "console",
+        "concurrency",
+        "untrusted",
+        "system",
+        "config",
+        "text",
+        "storage",
+        "figures",
+        "data",
+        "tasks",
+    ),
     *("hardware", "model", "inspection", "interop", "translation", "evaluation", "lesson", "distributed", "training"),
     *("runs", "bulk", "serve", "bench", "paper", "__init__", "cli", "__main__"),
 )
@@ -35,7 +47,7 @@ NEED_TORCH = set(
     bench.plain_transformer bench.timing bench.training bench.translation distributed hardware.device
     inspection.record inspection.trace interop.onnx_graphs model.build model.dropout model.incremental
     model.transformer model.variants model.weights paper.parsing paper.positions paper.table1 paper.table2 paper.table3
-    paper.table3_study runs.estimate runs.log runs.loop runs.publish runs.train
+    paper.table3_study runs.estimate runs.log runs.loop runs.publish runs.publishing_time runs.train
     runs.tuning training.batch training.checkpoint training.loss training.metrics training.objective
     training.optimizers training.trainer training.validation translation.engines.torch_engine translation.search
     """.split()

@@ -11,7 +11,7 @@ from uuid import uuid4
 from multihead.bulk.input import read_rows
 from multihead.bulk.job import Job, Part
 from multihead.errors import UserError
-from multihead.storage.files import sync
+from multihead.system import sync
 from multihead.translation.engines.choose import name_engine
 from multihead.translation.translator import Translator, load
 

@@ -61,7 +61,7 @@ BaseModelName = Annotated[
     str | None, typer.Option("--from", help="A base model to fine-tune: its shape, vocabulary and weights.")
 ]
 Steps = Annotated[int | None, typer.Option(help="Stop after this many steps.")]
-Minutes = Annotated[float | None, typer.Option(help="Stop after this much time, preparation included.")]
+Minutes = Annotated[float | None, typer.Option(help="End within this much time, preparation and publishing included.")]
 SourceLang = Annotated[
     str | None, typer.Option(help="Source language, such as en.  [default: from the name of a file a.en]")
 ]

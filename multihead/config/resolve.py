@@ -5,7 +5,7 @@ Each layer has a source, and the order of the sources decides which setting wins
 
 import dataclasses
 import tomllib
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from enum import IntEnum
 from pathlib import Path
 from typing import Any
@@ -22,7 +22,7 @@ RESUMABLE_FIELDS = frozenset(
         *("train.steps", "train.minutes", "train.patience"),
         *("train.alpha", "train.log_every", "train.validate_every", "train.bleu_sentences"),
         *("train.save_every", "train.save_minutes", "train.keep_checkpoints", "train.average_checkpoints"),
-        *("train.precision", "train.compile", "train.parallel"),
+        *("train.precision", "train.compile", "train.parallel", "train.rank_timeout"),
     }
 )
 
@@ -144,7 +144,16 @@ def user_layers(
         Layer(Source.FLAG, settings or {}, "--set"),
         *(Layer(Source.FLAG, {name: value}, OPTIONS[name]) for name, value in given),
     ]
-    return [_checked(layer, log) for layer in layers if layer.settings]
+    checked = [_checked(layer, log) for layer in layers if layer.settings]
+    return [*checked, *_only_time_limit(checked)]
+
+
+def _only_time_limit(layers: Sequence[Layer]) -> list[Layer]:
+    """If the user limits time but not steps, the steps of a preset do not end the run."""
+    asked = [layer for layer in layers if layer.source in (Source.FILE, Source.FLAG)]
+    if not value_of(asked, "train.minutes") or value_of(asked, "train.steps") is not None:
+        return []
+    return [Layer(Source.FLAG, {"train.steps": 0}, "--minutes")]
 
 
 def _checked(layer: Layer, log: Log) -> Layer:

@@ -230,8 +230,8 @@ class TrainConfig:
     """Optimizer, schedule and regularization (§5.3, §5.4), and when a run validates, saves and stops."""
 
     base_model: Annotated[str, "base model to fine-tune (empty: random initialization)"] = ""
-    steps: Annotated[Positive, "number of optimizer steps"] = 100_000
-    minutes: Annotated[NonNegative, "wall-clock limit including preparation (0: none)"] = 0.0
+    steps: Annotated[Count, "number of optimizer steps (0: as many as `minutes` allow)"] = 100_000
+    minutes: Annotated[NonNegative, "wall-clock limit including preparation and publishing (0: none)"] = 0.0
     warmup: Annotated[Positive, "steps over which the learning rate rises (§5.3)"] = 4000
     lr_scale: Annotated[PositiveFloat, "factor of the learning rate of eq. (3)"] = 1.0
     lr_decay: Annotated[
@@ -257,6 +257,9 @@ class TrainConfig:
         Literal["ddp", "fsdp"],
         "under torchrun: replicate the model on each process (ddp) or shard it (fsdp)",
     ] = "ddp"
+    rank_timeout: Annotated[
+        PositiveFloat, "under torchrun: seconds without a sign of life after which a process counts as lost"
+    ] = 60.0
     log_every: Annotated[Positive, "steps between log lines"] = 100
     validate_every: Annotated[Positive, "steps between validations"] = 1000
     save_every: Annotated[Positive, "steps between the checkpoints that are averaged"] = 1000
@@ -272,6 +275,8 @@ class TrainConfig:
 
     def __post_init__(self) -> None:
         check_fields(self)
+        if not self.steps and not self.minutes:
+            raise UsageError("train.steps=0 requires a limit of train.minutes; set one of them")
         if self.average_checkpoints > self.keep_checkpoints:
             raise UsageError(
                 f"train.average_checkpoints ({self.average_checkpoints}) must not exceed train.keep_checkpoints "

@@ -24,8 +24,10 @@ from pathlib import Path
 
 from torch.distributed import PrefixStore, Store, TCPStore  # type: ignore[attr-defined]  # torch does not declare the export
 
+from multihead.system import process_exists
+
 HEARTBEAT_SECONDS = 0.5  # between two beats
-TIMEOUT_SECONDS = 8.0  # without a beat, after which a rank counts as lost
+TIMEOUT_SECONDS = 60.0  # without a beat, after which a rank counts as lost, unless `train.rank_timeout` is set
 ADVICE = "run the same command again to go on from the last checkpoint"
 
 
@@ -43,13 +45,7 @@ class ProcessLocation:
 
     def is_gone(self) -> bool:
         """Return whether the process is known to have ended; False if it runs on another machine."""
-        if self.machine != _machine():
-            return False
-        try:
-            os.kill(self.pid, 0)  # sends nothing
-        except ProcessLookupError:
-            return True
-        return False
+        return self.machine == _machine() and not process_exists(self.pid)
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,8 +59,8 @@ class Failure:
 class Heartbeat:
     """Sends the beats of this rank and checks those of the next one, in a thread, until `stop`."""
 
-    def __init__(self, rank: int, world_size: int) -> None:
-        self._rank, self._next = rank, (rank + 1) % world_size
+    def __init__(self, rank: int, world_size: int, timeout: float = TIMEOUT_SECONDS) -> None:
+        self._rank, self._next, self._timeout = rank, (rank + 1) % world_size, timeout
         self._store = PrefixStore("heartbeat", connect(hosting=False))
         self._stopped = threading.Event()
         self._thread = threading.Thread(target=self._run, name="heartbeat", daemon=True)
@@ -88,7 +84,7 @@ class Heartbeat:
         not end this process before it has named it.
         """
         with _ignore_sigterm():
-            time.sleep(TIMEOUT_SECONDS + 4 * HEARTBEAT_SECONDS)
+            time.sleep(self._timeout + 4 * HEARTBEAT_SECONDS)
 
     def _run(self) -> None:
         n_beats, last, n_missed = 0, b"", 0
@@ -115,9 +111,9 @@ class Heartbeat:
         name = f"rank {self._next} (process {location.pid} on {location.host})"
         if location.is_gone():
             return Failure(self._next, f"{name} has died: {ADVICE}")
-        if n_missed * HEARTBEAT_SECONDS < TIMEOUT_SECONDS:
+        if n_missed * HEARTBEAT_SECONDS < self._timeout:
             return None
-        return Failure(self._next, f"{name} has given no sign of life for {TIMEOUT_SECONDS:g} seconds: {ADVICE}")
+        return Failure(self._next, f"{name} has given no sign of life for {self._timeout:g} seconds: {ADVICE}")
 
     def _location(self, rank: int) -> ProcessLocation | None:
         """Return where a rank runs; None while it is still starting."""

@@ -15,7 +15,7 @@ from typing import TypeVar, cast
 import torch
 import torch.distributed as dist
 
-from multihead.distributed.heartbeat import Heartbeat, connect
+from multihead.distributed.heartbeat import TIMEOUT_SECONDS, Heartbeat, connect
 
 T = TypeVar("T")
 
@@ -68,8 +68,11 @@ def under_torchrun() -> bool:
 
 
 @contextlib.contextmanager
-def process_group() -> Iterator[ProcessGroup]:
-    """Join the processes that torchrun started, and leave once all are done; without torchrun, rank 0 of 1."""
+def process_group(rank_timeout: float = TIMEOUT_SECONDS) -> Iterator[ProcessGroup]:
+    """Join the processes that torchrun started, and leave once all are done; without torchrun, rank 0 of 1.
+
+    A rank that gives no sign of life for `rank_timeout` seconds counts as lost.
+    """
     world_size = int(os.environ.get("WORLD_SIZE", "1"))
     if world_size == 1:
         yield SINGLE_PROCESS
@@ -80,7 +83,7 @@ def process_group() -> Iterator[ProcessGroup]:
     backend = "cpu:gloo,cuda:nccl" if torch.cuda.is_available() else "gloo"
     store = connect(hosting=rank == 0)
     dist.init_process_group(backend, store=store, rank=rank, world_size=world_size, timeout=COLLECTIVE_TIMEOUT)
-    heartbeat = Heartbeat(rank, world_size)
+    heartbeat = Heartbeat(rank, world_size, rank_timeout)
     try:
         yield ProcessGroup(rank, world_size)
         dist.barrier()  # rank 0 publishes while the others have nothing left to do

@@ -8,6 +8,8 @@ from collections.abc import Iterator
 
 import torch
 
+from multihead.system import c_library
+
 
 def pick_device() -> torch.device:
     """Return the GPU if there is one, else the CPU."""
@@ -60,7 +62,7 @@ def pinned_threads(device: torch.device) -> Iterator[None]:
     Threads are pinned only if torch uses every core of this process: otherwise the scheduler can find a free one.
     """
     cores = sorted(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else []
-    library = ctypes.CDLL(None) if cores else None  # sched_getaffinity exists on Linux
+    library = c_library() if cores else None  # sched_getaffinity exists on Linux
     parallel, number = getattr(library, "GOMP_parallel", None), getattr(library, "omp_get_thread_num", None)
     n_threads = torch.get_num_threads()
     if device.type != "cpu" or n_threads < 2 or n_threads != len(cores) or not parallel or not number:

@@ -1,7 +1,8 @@
 """Memory of this process: settings of the C library's allocator, and the peak."""
 
-import ctypes
 import sys
+
+from multihead.system import c_library
 
 M_TRIM_THRESHOLD, M_MMAP_MAX = -1, -4  # of mallopt(3)
 
@@ -12,7 +13,7 @@ def keep_freed_memory() -> None:
     By default glibc maps new pages for every large tensor, and the page faults take a third of a training step. With
     another C library this does nothing.
     """
-    mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
+    mallopt = getattr(c_library(), "mallopt", None)
     if mallopt is not None:
         mallopt(M_MMAP_MAX, 0)
         mallopt(M_TRIM_THRESHOLD, -1)

@@ -18,7 +18,6 @@ from multihead.runs.setup import would_resume
 from multihead.runs.train import train
 from multihead.storage.checkpoints import saved_steps
 from multihead.storage.model_folder import published_step, read_config, read_provenance
-from multihead.training.schedule import training_seconds
 
 _WIDTHS = ("d_model", "d_ff", "d_k", "d_v")
 
@@ -82,8 +81,9 @@ def is_complete(request: TrainingRequest) -> bool:
     if not steps or not would_resume(request) or published_step(folder) != steps[-1]:
         return False
     train, spent = read_config(folder).train, read_provenance(folder)
-    used_its_time = bool(train.minutes) and (spent.seconds or 0) >= training_seconds(train) - 0.1
-    return used_its_time or (spent.steps or 0) >= train.steps or train.patience > 0
+    used_its_time = bool(train.minutes) and spent.minutes == train.minutes
+    used_its_steps = train.steps > 0 and (spent.steps or 0) >= train.steps
+    return used_its_time or used_its_steps or train.patience > 0
 
 
 def _result(folder: Path) -> Record:

@@ -9,5 +9,6 @@ estimate: `multihead plan`, the time, memory and disk that a run will need.
 loop: when to log, validate, save and stop.
 log, signals: log files and progress; SIGTERM and Ctrl-C.
 publish: chooses weights and writes the model folder.
+publishing_time: how long publishing takes, for runs with a time limit.
 tuning, learn_shortlist, model_card: its search settings, its shortlist and its README.md.
 """

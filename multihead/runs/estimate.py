@@ -26,12 +26,12 @@ from multihead.errors import UserError
 from multihead.hardware.flops import GPUS, counted_flops
 from multihead.hardware.memory import keep_freed_memory, peak_memory_mb
 from multihead.runs.base_model import BaseModel
+from multihead.runs.publishing_time import publishing_seconds
 from multihead.runs.request import TrainingRequest
-from multihead.runs.setup import has_run, resolve_run, resumed_config, vocabulary_of
+from multihead.runs.setup import has_run, resolve_run, resumed_config, vocabulary_of, why_too_short
 from multihead.runs.sizing import Corpus, parameters
 from multihead.text.lines import file_size, open_binary
 from multihead.text.tokenizer import SubwordTokenizer
-from multihead.training.schedule import training_seconds
 from multihead.training.trainer import Trainer
 
 SAMPLE = 20_000  # pairs that are prepared and trained on; a smaller text is prepared completely
@@ -48,6 +48,7 @@ class MeasuredSteps:
     seconds_per_step: float
     tokens_per_step: float  # target tokens
     memory_mb: float
+    publishing_seconds: float = 0.0  # measured if the time of the run is limited
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,6 +58,7 @@ class PlannedRun:
     config: RunConfig
     preset: str
     corpus: Corpus
+    refusal: str | None = None  # why `multihead train` would not start it
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -120,7 +122,7 @@ def plan_run(request: TrainingRequest, temporary: Path, log: Log) -> PlannedRun:
         return _prepare_sample(request, draft, base, temporary)
 
     run = resolve_run(request, open_corpus, log)
-    return PlannedRun(config=run.resolved.config, preset=run.preset, corpus=run.corpus)
+    return PlannedRun(config=run.resolved.config, preset=run.preset, corpus=run.corpus, refusal=why_too_short(run))
 
 
 def _prepare_sample(request: TrainingRequest, draft: RunConfig, base: BaseModel | None, folder: Path) -> Corpus:
@@ -174,10 +176,12 @@ def _measure(config: RunConfig, data: Path, steps: int) -> MeasuredSteps:
     began, seen = time.perf_counter(), trainer.state.tokens_seen
     for _ in range(steps):
         trainer.step()
+    seconds = time.perf_counter() - began
     return MeasuredSteps(
-        seconds_per_step=(time.perf_counter() - began) / steps,
+        seconds_per_step=seconds / steps,
         tokens_per_step=(trainer.state.tokens_seen - seen) / steps,
         memory_mb=peak_memory_mb(),
+        publishing_seconds=publishing_seconds(trainer, data) if config.train.minutes else 0.0,
     )
 
 
@@ -201,7 +205,8 @@ def _estimate(run: PlannedRun, measured: MeasuredSteps, output: Path) -> Estimat
         gpu_hours={gpu.name: {str(n): gpu.hours(flops) / n for n in (1, 8)} for gpu in GPUS},
         warnings=[],
     )
-    return replace(estimate, warnings=_warnings(estimate, output))
+    refusal = [f"`multihead train` would refuse this: {run.refusal}"] if run.refusal else []
+    return replace(estimate, warnings=[*refusal, *_warnings(estimate, output)])
 
 
 def _expected_steps(config: RunConfig, measured: MeasuredSteps) -> int:
@@ -209,7 +214,8 @@ def _expected_steps(config: RunConfig, measured: MeasuredSteps) -> int:
     train = config.train
     if not train.minutes:
         return train.steps
-    return max(1, min(train.steps, int(training_seconds(train) / measured.seconds_per_step)))
+    by_time = int((60 * train.minutes - measured.publishing_seconds) / measured.seconds_per_step)
+    return max(1, min(train.steps or by_time, by_time))
 
 
 def _disk_bytes(run: PlannedRun, n_weights: int) -> float:

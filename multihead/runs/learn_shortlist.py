@@ -1,6 +1,7 @@
 """Learn from a corpus which target words may translate a source word: IBM Model 1, by expectation maximization."""
 
 import math
+import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -15,6 +16,7 @@ from multihead.text.tokenizer import EOS_ID, UNK_ID
 ROUNDS = 4  # of expectation maximization
 MIN_OCCURRENCES = 5  # of a word in the sample, if the corpus has as many
 MAX_LINKS = 16_000_000  # word pairs to learn from, about 50,000 sentences; more changes little and takes memory
+MEASURED_PAIRS = 2000  # that are learned from to estimate how long learning takes
 MAX_PAIRS = 1_000_000  # sentence pairs searched for rare words
 Vary = Callable[[tuple[Ids, Ids]], tuple[Ids, Ids]]  # returns a variant of a pair
 
@@ -57,6 +59,18 @@ def learn_shortlists(shards: Shards, vocab_size: int, vary: Vary | None = None) 
     """
     plain = [shards[pair] for pair in _sample(shards, vocab_size, MAX_LINKS)]
     return [_learn(pairs, vocab_size) for pairs in (plain, *([list(map(vary, plain))] if vary else []))]
+
+
+def learning_seconds(shards: Shards, vocab_size: int, vary: Vary | None = None) -> float:
+    """Return about how long `learn_shortlists` takes, from learning on a few pairs."""
+    n_pairs = min(len(shards), MEASURED_PAIRS)
+    began = time.perf_counter()
+    pairs = [shards[pair] for pair in range(n_pairs)]
+    for variant in (pairs, *([list(map(vary, pairs))] if vary else [])):
+        _learn(variant, vocab_size)
+    seconds = time.perf_counter() - began
+    n_links = int(shards.lengths(0, n_pairs).astype(np.int64).prod(axis=1).sum())
+    return seconds * min(len(shards) / n_pairs, MAX_LINKS / max(1, n_links))
 
 
 def shortlist_of(lexicons: Sequence[Lexicon], size: Size) -> Shortlist:

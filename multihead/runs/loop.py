@@ -5,18 +5,19 @@ import signal
 import time
 from pathlib import Path
 
+from multihead.config.schema import SearchConfig
 from multihead.console import duration
 from multihead.data.shards import Shards
 from multihead.errors import UserError
 from multihead.runs.estimate import MAX_DAYS
 from multihead.runs.log import TrainingLog
 from multihead.runs.publish import publish, scheduled_steps
+from multihead.runs.publishing_time import PublishingTime
 from multihead.runs.signals import catch_signals
 from multihead.storage.checkpoints import prune
-from multihead.storage.model_folder import is_published
+from multihead.storage.model_folder import is_published, read_provenance
 from multihead.training.checkpoint import Checkpoint, save_checkpoint
 from multihead.training.metrics import Metrics, RunningTotals
-from multihead.training.schedule import training_seconds
 from multihead.training.trainer import Trainer
 from multihead.training.validation import Validator
 
@@ -46,10 +47,15 @@ class TrainingLoop:
         self._validated_step = -1
         self._has_warned = False
         self._signal = 0  # received by any rank
+        self._has_used_its_time = False
+        self._publishing: PublishingTime | None = None  # on rank 0, if the time of the run is limited
+        self._reserved = 0.0  # seconds for publishing
 
     def run(self) -> str:
         """Train until the run is complete or a signal arrives, publish, and return why the run stopped."""
         with catch_signals(second_signal_exits=self.group.world_size == 1) as received:
+            if self.config.minutes:
+                self._prepare_time_limit(received)
             while not (reason := self._stop_reason()):
                 if self._signal:
                     self._save()
@@ -61,6 +67,11 @@ class TrainingLoop:
     def _finish(self, reason: str) -> str:
         """Publish a complete run, unless that has been done."""
         step = self.trainer.state.step
+        if not step:
+            raise UserError(
+                f"{reason} before the first step, so there is no model to publish: run the same command again with "
+                "more --minutes; what is prepared is kept"
+            )
         if self.group.on_main(lambda: is_published(self.output, step)):
             if self._saved_step != step:
                 self._save()  # its checkpoint was damaged
@@ -75,9 +86,9 @@ class TrainingLoop:
     def _stop_reason(self) -> str | None:
         """Return why the run is complete; None if it is not."""
         state = self.trainer.state
-        if state.step >= self.config.steps:
+        if self.config.steps and state.step >= self.config.steps:
             return f"all {self.config.steps:,} steps are done"
-        if self.config.minutes and state.seconds >= training_seconds(self.config):
+        if self._has_used_its_time or (self.config.minutes and state.seconds + self._pace() > self._max_seconds()):
             return f"the limit of {self.config.minutes:g} minutes is reached"
         if self.config.patience and state.validations_since_best >= self.config.patience:
             return f"no better validation loss than at step {state.best_step:,}"
@@ -97,16 +108,48 @@ class TrainingLoop:
         self.log.progress(state.step, trainer.progress())
         if state.step % self.config.log_every == 0:
             self._log_metrics()
-        is_best = state.step % self.config.validate_every == 0 and self._validate(self.config.bleu_sentences)
+        is_best = False
+        if state.step % self.config.validate_every == 0:
+            is_best = self._validate(self.config.bleu_sentences)
+            if self._publishing:
+                self._publishing.measure(SearchConfig())
         is_late = state.seconds - self._saved_seconds > 60 * self.config.save_minutes
         if is_best or is_late or state.step % self.config.save_every == 0:
             self._save()
 
     def _sync_clock_and_signals(self, received: list[int]) -> None:
-        """Take the clock of rank 0, and a signal that any rank received."""
+        """Take the clock and the estimate of rank 0, and a signal that any rank received."""
         seconds = time.monotonic() - self._started if self.group.is_main else 0.0
-        number, self.trainer.state.seconds = self.group.max(received[0] if received else 0, seconds)
+        reserved = self._publishing.seconds if self._publishing else 0.0
+        number, self.trainer.state.seconds, self._reserved = self.group.max(
+            received[0] if received else 0, seconds, reserved
+        )
         self._signal = int(number)
+        if self.config.minutes:
+            self.trainer.max_seconds = self._max_seconds()
+
+    # The time limit
+
+    def _prepare_time_limit(self, received: list[int]) -> None:
+        """Reserve the time that publishing needs, unless the model of these minutes is published already."""
+        self._has_used_its_time = self.group.on_main(self._is_published_with_this_limit)
+        if self.group.is_main and not self._has_used_its_time:
+            self._publishing = PublishingTime(self.trainer, self.validator)
+        self._sync_clock_and_signals(received)
+        self._first_seconds = self.trainer.state.seconds
+
+    def _is_published_with_this_limit(self) -> bool:
+        is_complete = is_published(self.output, self.trainer.state.step)
+        return is_complete and read_provenance(self.output).minutes == self.config.minutes
+
+    def _max_seconds(self) -> float:
+        """Return the seconds after which training stops so that publishing ends within the limit."""
+        return 60 * self.config.minutes - self._reserved
+
+    def _pace(self) -> float:
+        """Return the mean seconds of a step in this session."""
+        state = self.trainer.state
+        return (state.seconds - self._first_seconds) / max(1, state.step - self._first_step)
 
     # Logging
 
@@ -125,9 +168,8 @@ class TrainingLoop:
 
     def _seconds_left(self) -> float:
         state = self.trainer.state
-        pace = (state.seconds - self._first_seconds) / max(1, state.step - self._first_step)
-        by_steps = pace * (self.config.steps - state.step)
-        by_time = training_seconds(self.config) - state.seconds if self.config.minutes else math.inf
+        by_steps = self._pace() * (self.config.steps - state.step) if self.config.steps else math.inf
+        by_time = self._max_seconds() - state.seconds if self.config.minutes else math.inf
         return max(0.0, min(by_steps, by_time))
 
     def _record(self, metrics: Metrics, seconds_left: float | None = None) -> None:

@@ -18,6 +18,7 @@ from multihead.model.weights import Tensors, count_parameters, load_weights, to_
 from multihead.runs.base_model import SHORTLIST_FOLDER
 from multihead.runs.learn_shortlist import learn_shortlists
 from multihead.runs.model_card import write_card
+from multihead.runs.publishing_time import N_SCORED
 from multihead.runs.tuning import MAX_SENTENCES, Tuned, Tuner, ValidationText, shortlists
 from multihead.storage.checkpoints import saved_steps, valid_checkpoints
 from multihead.storage.files import write_text_atomic
@@ -31,7 +32,6 @@ from multihead.training.validation import TranslatedPair, Validator
 from multihead.translation.engine import Segment
 
 MIN_BLEU_GAIN = 0.5  # BLEU; a smaller difference between two models may be chance
-N_SCORED = 1024  # validation sentences on which a published model is scored
 
 
 class Candidate(NamedTuple):
@@ -205,6 +205,7 @@ def _provenance(trainer: Trainer, pairs: Sequence[TranslatedPair], candidate: Ca
         parameters=count_parameters(trainer.full_model),
         target_tokens=state.tokens_seen,
         seconds=round(state.seconds, 1),
+        minutes=config.train.minutes or None,
         matmul_flops=capacity,
         flops_by_time=state.seconds * capacity,
         flops_counted=counted_flops(config.model, state.tokens_seen),

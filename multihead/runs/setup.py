@@ -28,9 +28,9 @@ from multihead.storage.checkpoints import saved_steps
 from multihead.storage.files import write_text_atomic
 from multihead.storage.model_folder import Provenance, read_config, read_provenance, read_search, replace_config
 from multihead.storage.shortlist import load_shortlist
+from multihead.system import is_link, link_folder, remove_link
 from multihead.text.lines import STANDARD_INPUT
 from multihead.text.tokenizer import SubwordTokenizer
-from multihead.training.schedule import minutes_for, training_seconds
 
 SHORT_RUN = 100  # steps; the time of a shorter run is not estimated
 MAX_VALUE_WIDTH, MAX_ORIGIN_WIDTH = 24, 26  # characters of the columns of the settings table
@@ -46,30 +46,37 @@ def setup_run(request: TrainingRequest, log: Log, n_processes: int = 1) -> tuple
         return config, request.output / "data"
     began = time.monotonic()
     run = resolve_run(request, lambda draft, base: _corpus_for_run(request, draft, base, log), log, n_processes)
-    _check_minutes(run, time.monotonic() - began)
+    if refusal := why_too_short(run, time.monotonic() - began):
+        raise UsageError(f"{refusal}; the text stays prepared")
     _write_run(request.output, run)
     log(settings_table(run.resolved).as_text())
     config = run.resolved.config
-    if config.train.steps > SHORT_RUN:
+    if not _is_short(config):
         log(run.sizer.estimate(config))
     return config, request.output / "data"
 
 
-def _check_minutes(run: "NewRun", seconds_spent: float) -> None:
-    """Refuse a time limit within which no model could be trained and published."""
+def why_too_short(run: "NewRun", seconds_spent: float = 0.0) -> str | None:
+    """Return why no model could be trained and published within `minutes`, and how many would do; None if one can."""
     config = run.resolved.config
-    if not config.train.minutes or config.train.steps <= SHORT_RUN:
-        return
-    needed = run.sizer.training_needed(config)
-    if seconds_spent + needed <= training_seconds(config.train):
-        return
-    minimum = math.ceil(minutes_for(seconds_spent + needed))
-    raise UsageError(
-        f"--minutes {config.train.minutes:g} is too short for a trained model: preparing the text took "
-        f"{duration(seconds_spent)}, and preset {run.preset} needs about {duration(needed)} of training "
-        f"on this machine ({MIN_WARM_UPS} times its warm-up). Use --minutes {minimum} or more, or a smaller --preset; "
-        "the text stays prepared"
+    if not config.train.minutes or _is_short(config):
+        return None
+    training, publishing = run.sizer.training_needed(config), run.sizer.speed(config).publishing_seconds
+    needed = seconds_spent + training + publishing
+    if needed <= 60 * config.train.minutes:
+        return None
+    trained = f"{duration(training)} of training ({MIN_WARM_UPS} times its warm-up) and " if training else ""
+    prepared = f"preparing the text took {duration(seconds_spent)}, and " if seconds_spent else ""
+    return (
+        f"--minutes {config.train.minutes:g} is too short for a trained model: {prepared}on this machine preset "
+        f"{run.preset} needs about {trained}{duration(publishing)} to choose, score and write the model. "
+        f"Use --minutes {math.ceil(needed / 60)} or more, or a smaller --preset"
     )
+
+
+def _is_short(config: RunConfig) -> bool:
+    """Return whether a run has so few steps that its time is not worth estimating."""
+    return 0 < config.train.steps <= SHORT_RUN
 
 
 def prepare_corpus(request: TrainingRequest, log: Log) -> CorpusSummary:
@@ -169,8 +176,7 @@ def _corpus_for_run(request: TrainingRequest, draft: RunConfig, base: BaseModel 
     text, vocabulary = request.text(draft.data.languages), vocabulary_of(request, base)
     if text.description:
         log(text.description)
-    if data.is_symlink():  # an interrupted command linked a prepared corpus
-        data.unlink()
+    remove_link(data)  # an interrupted command linked a prepared corpus
     if (data / "corpus.json").exists():
         found = read_summary(data)
         if _is_prepared(found, text, draft, vocabulary):
@@ -183,9 +189,9 @@ def _corpus_for_run(request: TrainingRequest, draft: RunConfig, base: BaseModel 
 
 def _prepared_folder(prepared: Path, data: Path) -> Path:
     """Return the folder of the prepared corpus; a folder `data` that holds another corpus is not removed."""
-    if data.resolve() == prepared.resolve() and not data.is_symlink():
+    if data.resolve() == prepared.resolve() and not is_link(data):
         return data
-    if data.exists() and not data.is_symlink():
+    if data.exists() and not is_link(data):
         raise UserError(f"{data} holds a different corpus than {prepared}; delete it or choose another --output")
     return prepared
 
@@ -211,7 +217,7 @@ def _write_run(output: Path, run: NewRun) -> None:
         shortlist.save(output / SHORTLIST_FOLDER)
     folder = run.corpus.folder
     if folder != output / "data":
-        _link(output / "data", folder)
+        link_folder(output / "data", folder)
     provenance = Provenance(corpus_sha256=corpus_identity(folder))
     write_text_atomic(output / "config.json", to_json(run.resolved.config, provenance.to_json()))
 
@@ -271,8 +277,8 @@ def _resuming_layers(request: TrainingRequest, stored: RunConfig) -> list[Layer]
 def _resume(request: TrainingRequest) -> RunConfig:
     """Update the folder of a run: changed settings, and the link to a prepared corpus that was moved."""
     config, data = resumed_config(request), request.output / "data"
-    if request.data and (data.is_symlink() or not data.exists()):
-        _link(data, request.data)
+    if request.data and (is_link(data) or not data.exists()):
+        link_folder(data, request.data)
     if config != read_config(request.output):
         published = read_provenance(request.output).to_json(), read_search(request.output)
         replace_config(request.output, to_json(config, *published))
@@ -300,11 +306,3 @@ def _has_vocabulary(output: Path, stored: RunConfig, folder: Path) -> bool:
     files = [place / "tokenizer.json" for place in places if (place / "tokenizer.json").exists()]
     same_size = read_summary(folder).vocab_size == stored.model.vocab_size
     return same_size and all(file.read_bytes() == (folder / "tokenizer.json").read_bytes() for file in files)
-
-
-def _link(data: Path, folder: Path) -> None:
-    """Make `data` a link to a prepared corpus, in place of any other link."""
-    temporary = data.with_name(".data.link.partial")
-    temporary.unlink(missing_ok=True)
-    temporary.symlink_to(folder.resolve(), target_is_directory=True)
-    temporary.replace(data)

@@ -4,6 +4,7 @@ A model needs about two target tokens per parameter, and several times as many s
 before it has learned anything. A model that is too large for its text memorizes it.
 """
 
+import math
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -18,7 +19,6 @@ from multihead.data.shards import CorpusSummary, open_training_shards
 from multihead.hardware.flops import counted_flops
 from multihead.hardware.memory import keep_freed_memory
 from multihead.text.tokenizer import SubwordTokenizer
-from multihead.training.schedule import training_seconds
 
 CANDIDATES = ("tiny", "small", "base")  # smallest first
 THOROUGH = "thorough"  # in place of the smallest candidate, for a small text and much time
@@ -38,6 +38,7 @@ class Speed:
 
     tokens_per_second: float  # target tokens, without padding
     tokens_per_step: float
+    publishing_seconds: float = 0.0  # after the last step; measured if the time of a run is limited
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,13 +46,13 @@ class TimeBudget:
     """The text and the time that a run has."""
 
     target_tokens: int  # of an epoch
-    seconds: float
+    seconds: float  # publishing included
     steps: int | None = None  # limit set by the user
     is_set: bool = True  # whether the user set the time
 
     def tokens(self, speed: Speed) -> float:
         """Return how many target tokens a model of this speed sees."""
-        by_time = self.seconds * speed.tokens_per_second
+        by_time = max(0.0, self.seconds - speed.publishing_seconds) * speed.tokens_per_second
         return by_time if self.steps is None else min(by_time, self.steps * speed.tokens_per_step)
 
 
@@ -104,7 +105,11 @@ def _upper_bound(speed: Speed, measured: RunConfig, larger: RunConfig) -> Speed:
     """Return a speed that a larger model cannot exceed, given that of a smaller one."""
     share = counted_flops(measured.model, 1) / counted_flops(larger.model, 1)
     tokens_per_step = speed.tokens_per_step * larger.data.batch_tokens / measured.data.batch_tokens
-    return Speed(tokens_per_second=MAX_SPEEDUP * share * speed.tokens_per_second, tokens_per_step=tokens_per_step)
+    return Speed(
+        tokens_per_second=MAX_SPEEDUP * share * speed.tokens_per_second,
+        tokens_per_step=tokens_per_step,
+        publishing_seconds=speed.publishing_seconds,
+    )
 
 
 def parameters(shape: RunConfig) -> int:
@@ -118,7 +123,8 @@ def parameters(shape: RunConfig) -> int:
 
 
 def measured_speed(config: RunConfig, data: Path, n_processes: int = 1) -> Speed:
-    """Time some training steps on a prepared corpus."""
+    """Time some training steps on a prepared corpus and, if the time of the run is limited, what publishing needs."""
+    from multihead.runs.publishing_time import publishing_seconds
     from multihead.training.trainer import Trainer  # needs torch
 
     batch_tokens = config.data.batch_tokens
@@ -142,6 +148,7 @@ def measured_speed(config: RunConfig, data: Path, n_processes: int = 1) -> Speed
     return Speed(
         tokens_per_second=n_processes * n_tokens / (time.perf_counter() - began),
         tokens_per_step=n_tokens / MEASURED_STEPS * batch_tokens / timed.data.batch_tokens,
+        publishing_seconds=publishing_seconds(trainer, data) if config.train.minutes else 0.0,
     )
 
 
@@ -214,7 +221,9 @@ class Sizer:
         if config.train.base_model:
             return 0.0
         speed = self.speed(config)
-        n_steps = min(MIN_WARM_UPS * config.train.warmup, config.train.steps)
+        n_steps = MIN_WARM_UPS * config.train.warmup
+        if config.train.steps:
+            n_steps = min(n_steps, config.train.steps)
         return n_steps * speed.tokens_per_step * config.train.accumulate / speed.tokens_per_second
 
     def speed(self, config: RunConfig) -> Speed:
@@ -228,8 +237,8 @@ class Sizer:
         train = resolve(self.layers).config.train
         return TimeBudget(
             target_tokens=self.corpus.target_tokens,
-            seconds=training_seconds(train) if minutes else 3600 * DEFAULT_HOURS,
-            steps=None if steps is None else train.steps,
+            seconds=60 * train.minutes if minutes else 3600 * DEFAULT_HOURS,
+            steps=train.steps if steps else None,
             is_set=bool(minutes),
         )
 
@@ -239,8 +248,9 @@ class Sizer:
     def _expected_tokens(self, config: RunConfig) -> float:
         """Target tokens that a run sees, limited by steps or by time."""
         speed, train = self.speed(config), config.train
-        by_steps = train.steps * speed.tokens_per_step
-        return min(by_steps, training_seconds(train) * speed.tokens_per_second) if train.minutes else by_steps
+        seconds = 60 * train.minutes if train.minutes else math.inf
+        budget = TimeBudget(target_tokens=self.corpus.target_tokens, seconds=seconds, steps=train.steps or None)
+        return budget.tokens(speed)
 
 
 def _preset_layer(name: str) -> Layer:

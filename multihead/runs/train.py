@@ -11,6 +11,8 @@ from pathlib import Path
 
 from rich.console import Console
 
+from multihead.config.resolve import value_of
+from multihead.config.schema import TrainConfig
 from multihead.console import Log, is_quiet, log_to
 from multihead.distributed.process_group import ProcessGroup, process_group, under_torchrun
 from multihead.distributed.sharding import shard_like
@@ -27,6 +29,7 @@ from multihead.runs.setup import setup_run
 from multihead.runs.signals import exit_by_signal
 from multihead.storage.checkpoints import latest_valid, remove_partial
 from multihead.storage.files import exclusive
+from multihead.system import is_link
 from multihead.text.tokenizer import SubwordTokenizer
 from multihead.training.checkpoint import load_checkpoint
 from multihead.training.trainer import Trainer
@@ -41,7 +44,7 @@ def train(request: TrainingRequest, console: Console | None = None) -> Path:
     writes into. After a signal it returns, since torchrun would treat an exception as a failure.
     """
     started = time.monotonic()
-    with process_group() as group:
+    with process_group(_rank_timeout(request)) as group:
         console = (console or Console(stderr=True, quiet=is_quiet())) if group.is_main else Console(quiet=True)
         with exclusive(request.output) if group.is_main else contextlib.nullcontext():
             trainer = _make_trainer(request, group, log_to(console), started)
@@ -52,6 +55,12 @@ def train(request: TrainingRequest, console: Console | None = None) -> Path:
     if loop.stopped_by and not under_torchrun():
         exit_by_signal(loop.stopped_by)
     return request.output
+
+
+def _rank_timeout(request: TrainingRequest) -> float:
+    """Return the setting that is needed before the configuration of the run is known."""
+    timeout = value_of(request.layers, "train.rank_timeout")
+    return timeout if isinstance(timeout, float) else TrainConfig().rank_timeout
 
 
 def _make_trainer(request: TrainingRequest, group: ProcessGroup, log: Log, started: float) -> Trainer:
@@ -80,7 +89,7 @@ def _checkpoint_to_resume(output: Path, log: Log) -> Path | None:
     """Remove partial files of a crash, and return the newest valid checkpoint."""
     remove_partial(output / "checkpoints")
     for partial in output.glob(".*.partial"):
-        if partial.is_dir() and not partial.is_symlink():
+        if partial.is_dir() and not is_link(partial):
             shutil.rmtree(partial)
         else:
             partial.unlink()

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from multihead.errors import UserError
+from multihead.system import sync
 
 BUNDLED = Path(__file__).parents[1] / "bundled"  # models in the package
 BLOCK_BYTES = 1 << 20
@@ -64,15 +65,6 @@ def atomic_file(path: Path) -> Iterator[Path]:
 def write_text_atomic(path: Path, text: str) -> None:
     with atomic_file(path) as temporary:
         temporary.write_text(text, encoding="utf-8")
-
-
-def sync(path: Path) -> None:
-    """Wait until the content of a file, or the names in a folder, are on disk."""
-    handle = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)
 
 
 def cache_folder() -> Path:

@@ -55,6 +55,7 @@ class Provenance:
     parameters: int | None = None
     target_tokens: int | None = None
     seconds: float | None = None
+    minutes: float | None = None  # the limit of the run, if it had one
     matmul_flops: float | None = None  # measured capacity of the machine, FLOP/s
     flops_by_time: float | None = None  # time by capacity, as the paper counts (§6.1)
     flops_counted: float | None = None  # counted from the operations of the model

@@ -1,9 +1,6 @@
-"""The learning rate of §5.3, and how long a run with a time limit trains."""
+"""The learning rate of §5.3, and how much of a run is done."""
 
 from multihead.config.schema import TrainConfig
-
-PUBLISHING_SECONDS = 30.0  # kept for publishing ...
-PUBLISHING_SHARE = 0.08  # ... or, if that is less, this share of the run
 
 
 def learning_rate(step: int, d_model: int, config: TrainConfig, progress: float = 0.0) -> float:
@@ -18,17 +15,12 @@ def learning_rate(step: int, d_model: int, config: TrainConfig, progress: float 
     return rate
 
 
-def progress(config: TrainConfig, step: int, seconds: float) -> float:
-    """Return the share of a run that is done, by whichever of its limits is nearer."""
-    by_time = seconds / training_seconds(config) if config.minutes else 0.0
-    return min(1.0, max(step / config.steps, by_time))
+def progress(config: TrainConfig, step: int, seconds: float, max_seconds: float | None = None) -> float:
+    """Return the share of a run that is done, by whichever of its limits is nearer.
 
-
-def training_seconds(config: TrainConfig) -> float:
-    """Return how long to train within `minutes`: half a minute, or 8 % of a short run, is left for publishing."""
-    return 60 * config.minutes - min(PUBLISHING_SECONDS, PUBLISHING_SHARE * 60 * config.minutes)
-
-
-def minutes_for(seconds: float) -> float:
-    """Return the smallest `minutes` that leave this much time for training."""
-    return min(seconds / (1 - PUBLISHING_SHARE), seconds + PUBLISHING_SECONDS) / 60
+    `max_seconds` is the time for training, by default all of `minutes`.
+    """
+    by_steps = step / config.steps if config.steps else 0.0
+    limit = 60 * config.minutes if max_seconds is None else max_seconds
+    by_time = seconds / max(limit, 1e-9) if config.minutes else 0.0
+    return min(1.0, max(by_steps, by_time))

@@ -65,6 +65,7 @@ class Trainer:
         self.state = TrainState()
         self.totals = RunningTotals()
         self.skipped_in_a_row = 0
+        self.max_seconds: float | None = None  # of training, if the run needs a part of its time for something else
         self._augment = augmentation(tokenizer, config.data)
         self._stream = self._open_stream()
 
@@ -138,7 +139,7 @@ class Trainer:
 
     def progress(self) -> float:
         """Return the share of the run that is done, by steps or by `state.seconds`, which the training loop sets."""
-        return schedule.progress(self.config.train, self.state.step, self.state.seconds)
+        return schedule.progress(self.config.train, self.state.step, self.state.seconds, self.max_seconds)
 
     def learning_rate(self) -> float:
         """Return the rate of the next step."""

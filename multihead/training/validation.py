@@ -49,12 +49,12 @@ class Validator:
         return metrics
 
     @torch.inference_mode()
-    def loss(self) -> float:
-        """Return the cross-entropy in nats per token, without label smoothing or dropout."""
+    def loss(self, n_pairs: int | None = None) -> float:
+        """Return the cross-entropy of all or of the first pairs in nats per token, without smoothing or dropout."""
         self.model.eval()
         objective, device = Objective(self.model), next(self.model.parameters()).device
         total, n_tokens = 0.0, 0
-        for _, batch in validation_batches(self.shards, self.config.batch_tokens):
+        for _, batch in validation_batches(self.shards, self.config.batch_tokens, n_pairs):
             total += float(objective(batch.to(device), smoothing=0.0, r_drop=0.0)[1])
             n_tokens += batch.n_tokens
         return total / n_tokens

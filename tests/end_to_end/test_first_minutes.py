@@ -13,19 +13,15 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from multihead.cli.main import COMMANDS, app
 from multihead.concurrency import n_cores
-from multihead.config.schema import TrainConfig
 from multihead.console import Progress, run_and_report_errors, set_verbosity
 from multihead.hardware import load
 from multihead.storage.files import BUNDLED
 from multihead.text.file_formats import recognize
 from multihead.text.language import looks_like, mostly_looks_like
 from multihead.text.lines import TextInput
-from multihead.training.schedule import minutes_for, training_seconds
 
 Run = Callable[..., "Ended"]
 
@@ -382,11 +378,6 @@ def test_a_time_in_which_no_model_can_be_trained_is_refused_with_the_minimum(mul
     assert minimum and int(minimum[1]) > 1
     assert not (tmp_path / "run" / "model.safetensors").exists()
     assert (tmp_path / "run" / "data" / "corpus.json").exists()
-
-
-@given(st.floats(0.1, 1e5))
-def test_the_minimum_leaves_the_time_that_is_needed(seconds: float) -> None:
-    assert training_seconds(TrainConfig(minutes=minutes_for(seconds))) == pytest.approx(seconds)
 
 
 # Input

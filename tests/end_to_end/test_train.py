@@ -1,5 +1,6 @@
 """Runs from raw text to a model that loads again."""
 
+import itertools
 import json
 import os
 import signal
@@ -8,20 +9,23 @@ import sys
 import time
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from rich.console import Console
 
 import multihead
+from multihead.config.schema import Settings
 from multihead.errors import UsageError, UserError
 from multihead.model.weights import load_model
 from multihead.runs.log import read_log
+from multihead.runs.publishing_time import FIXED_SECONDS, MARGIN
 from multihead.runs.request import TrainingRequest
 from multihead.runs.setup import setup_run
 from multihead.runs.train import train
 from multihead.runs.tuning import ALPHAS
 from multihead.storage.checkpoints import saved_steps
-from multihead.storage.model_folder import published_step, read_config, read_search
+from multihead.storage.model_folder import published_step, read_config, read_provenance, read_search
 from tests.conftest import QUICK, copy_or_reverse, write_pairs
 
 BY_HEART = {
@@ -143,9 +147,30 @@ def test_what_the_user_sets_is_not_picked(quick_request: TrainingRequest) -> Non
     assert (chosen.model.d_model, chosen.model.dropout, chosen.train.optimizer) == (16, 0.25, "adam")
 
 
-def test_a_run_can_be_limited_by_minutes(quick_request: TrainingRequest) -> None:
-    settings = {**QUICK, "train.steps": 100_000, "train.minutes": 0.1}
-    assert "the limit of 0.1 minutes is reached" in talk_of(replace(quick_request, settings=settings))
+def test_a_time_limit_leaves_time_to_publish(quick_request: TrainingRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Only time ends the run, not the steps of the preset; the same command again trains no further."""
+    seconds = itertools.count()  # each look at the clock takes a second
+    clock = SimpleNamespace(monotonic=lambda: float(next(seconds)), perf_counter=time.perf_counter)
+    monkeypatch.setattr("multihead.runs.loop.time", clock)
+    settings: Settings = {**QUICK, "train.minutes": 5, "train.validate_every": 50, "train.save_every": 50}
+    request = replace(quick_request, settings={name: settings[name] for name in settings if name != "train.steps"})
+    assert "the limit of 5 minutes is reached" in talk_of(request)
+    step, provenance = published_step(request.output), read_provenance(request.output)
+    assert read_config(request.output).train.steps == 0
+    assert step is not None and step > 24
+    assert provenance.seconds is not None and provenance.seconds + MARGIN * FIXED_SECONDS < 300
+    assert "the limit of 5 minutes is reached; raise --steps or --minutes to continue" in talk_of(request)
+    assert published_step(request.output) == step
+
+
+def test_a_run_without_a_step_publishes_nothing(quick_request: TrainingRequest) -> None:
+    """Fine-tuning of one step more: the time is over before it."""
+    request = replace(quick_request, settings={**QUICK, "train.minutes": 1e-4})
+    with pytest.raises(UserError, match=r"the limit of 0\.0001 minutes is reached before the first step"):
+        train(request)
+    assert published_step(request.output) is None
+    train(replace(request, settings={**QUICK, "train.minutes": 5}))
+    assert published_step(request.output) == 24
 
 
 def test_a_run_without_improvement_stops_early(quick_request: TrainingRequest) -> None:

@@ -21,7 +21,14 @@ from multihead.storage.model_folder import published_step
 from tests.conftest import QUICK
 from tests.ranks import Group, on_ranks, start
 
-LONG = {**QUICK, "train.steps": 100_000, "train.validate_every": 500, "train.save_every": 50, "train.log_every": 5}
+LONG = {
+    **QUICK,
+    "train.steps": 100_000,
+    "train.validate_every": 500,
+    "train.save_every": 50,
+    "train.log_every": 5,
+    "train.rank_timeout": 8.0,
+}
 LIMIT_SECONDS = 15.0  # for the other ranks to end
 TORCHRUN_GRACE_SECONDS = 30.0  # after which torchrun kills a process that does not react to SIGTERM
 
@@ -107,7 +114,7 @@ def test_a_signal_to_one_rank_saves_and_ends_all_with_0(
 @pytest.mark.slow
 def test_minutes_are_those_of_the_first_rank(quick_request: TrainingRequest) -> None:
     """All ranks stop at the same step; otherwise one would wait for the others without end."""
-    settings = {**LONG, "train.minutes": 0.1, "train.lr_decay": "linear"}
+    settings = {**LONG, "train.minutes": 0.5, "train.lr_decay": "linear"}
     on_ranks(2, train, replace(quick_request, settings=settings))
     steps = published_step(quick_request.output)
     assert steps is not None and steps < 100_000

@@ -14,7 +14,6 @@ from torch.distributed import PrefixStore, TCPStore  # type: ignore[attr-defined
 
 from multihead.distributed.heartbeat import (
     HEARTBEAT_SECONDS,
-    TIMEOUT_SECONDS,
     Failure,
     Heartbeat,
     ProcessLocation,
@@ -31,7 +30,7 @@ def heartbeat(monkeypatch: pytest.MonkeyPatch) -> Iterator[Heartbeat]:
     monkeypatch.setenv("MASTER_ADDR", "127.0.0.1")
     monkeypatch.setenv("MASTER_PORT", str(port))
     monkeypatch.setenv("TORCHELASTIC_USE_AGENT_STORE", "True")
-    running = Heartbeat(0, 2)
+    running = Heartbeat(0, 2, timeout=8.0)
     yield running
     running.stop()
     del store
@@ -69,7 +68,7 @@ def test_a_dead_rank_is_lost_after_two_beats(heartbeat: Heartbeat) -> None:
 
 def test_a_silent_rank_is_lost_after_the_timeout(heartbeat: Heartbeat) -> None:
     locate(1, replace(ProcessLocation.here(), machine="another"))
-    n_beats = int(TIMEOUT_SECONDS / HEARTBEAT_SECONDS)
+    n_beats = int(8.0 / HEARTBEAT_SECONDS)
     assert heartbeat._check_next(n_beats - 1) is None
     failure = heartbeat._check_next(n_beats)
     assert failure is not None

@@ -181,7 +181,7 @@ def test_a_plan_counts_both_readings_of_r_drop(made: Estimate, request_: Trainin
 
 
 def test_minutes_limit_the_steps_of_a_plan() -> None:
-    measured = MeasuredSteps(seconds_per_step=0.5, tokens_per_step=100, memory_mb=1)
+    measured = MeasuredSteps(seconds_per_step=0.5, tokens_per_step=100, memory_mb=1, publishing_seconds=30)
     config = RunConfig(train=TrainConfig(steps=10**6, minutes=10))
     assert _expected_steps(config, measured) == (600 - 30) / 0.5
     assert _expected_steps(replace(config, train=TrainConfig(steps=7, minutes=10)), measured) == 7

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from multihead.config.schema import TrainConfig
-from multihead.training.schedule import learning_rate, progress, training_seconds
+from multihead.training.schedule import learning_rate, progress
 
 
 def test_the_rate_is_equation_3() -> None:
@@ -31,6 +31,9 @@ def test_a_linear_decay_ends_at_zero() -> None:
 def test_progress_is_that_of_the_nearer_limit() -> None:
     config = TrainConfig(steps=100, minutes=10)
     assert progress(config, 25, seconds=0.0) == 0.25
-    assert progress(config, 25, seconds=training_seconds(config) / 2) == 0.5
+    assert progress(config, 25, seconds=300) == 0.5
+    assert progress(config, 25, seconds=300, max_seconds=400) == 0.75  # the rest is for publishing
+    assert progress(config, 25, seconds=300, max_seconds=-1) == 1.0
+    assert progress(TrainConfig(steps=0, minutes=10), 10**6, seconds=150) == 0.25
     assert progress(config, 100, seconds=1e9) == 1.0
     assert progress(TrainConfig(steps=100), 25, seconds=1e9) == 0.25
