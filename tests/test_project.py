@@ -44,7 +44,8 @@ ORDER = (
 # The modules and packages that need torch as soon as they are imported. All others are imported without it.
 NEED_TORCH = set(
     """
-    bench.plain_transformer bench.timing bench.training bench.translation distributed hardware.device
+    bench.plain_transformer bench.timing bench.training bench.translation distributed.data_parallel
+    distributed.heartbeat distributed.process_group distributed.sharding hardware.device
     inspection.record inspection.trace interop.onnx_graphs model.build model.dropout model.incremental
     model.transformer model.variants model.weights paper.parsing paper.positions paper.table1 paper.table2 paper.table3
     paper.table3_study runs.estimate runs.log runs.loop runs.publish runs.publishing_time runs.train

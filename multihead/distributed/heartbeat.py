@@ -6,6 +6,9 @@ rank 0): every lost rank has a living one that notices, and the load on the stor
 That rank publishes the failure and all ranks exit. torchrun restarts them if it may, and the run continues from its
 last checkpoint.
 
+The thread is silent while its rank holds Python's interpreter lock. Then the pulse of the rank (pulse.py) shows whether
+it is alive; where no connection to it is possible, only the numbers in the store count.
+
 This detects processes that do not run, not runs that make no progress: a rank that waits for a disk is alive.
 """
 
@@ -24,6 +27,7 @@ from pathlib import Path
 
 from torch.distributed import PrefixStore, Store, TCPStore  # type: ignore[attr-defined]  # torch does not declare the export
 
+from multihead.distributed.pulse import Pulse, PulseMonitor, own_address
 from multihead.system import process_exists
 
 HEARTBEAT_SECONDS = 0.5  # between two beats
@@ -38,10 +42,11 @@ class ProcessLocation:
     host: str
     machine: str  # the same for processes that can see each other's pid
     pid: int
+    pulse: tuple[str, int] | None = None  # host and port
 
     @staticmethod
-    def here() -> "ProcessLocation":
-        return ProcessLocation(socket.gethostname(), _machine(), os.getpid())
+    def here(pulse: Pulse | None = None) -> "ProcessLocation":
+        return ProcessLocation(socket.gethostname(), _machine(), os.getpid(), pulse.address if pulse else None)
 
     def is_gone(self) -> bool:
         """Return whether the process is known to have ended; False if it runs on another machine."""
@@ -64,12 +69,18 @@ class Heartbeat:
         self._store = PrefixStore("heartbeat", connect(hosting=False))
         self._stopped = threading.Event()
         self._thread = threading.Thread(target=self._run, name="heartbeat", daemon=True)
-        self._store.set(f"location {rank}", json.dumps(asdict(ProcessLocation.here())))
+        self._pulse = _start_pulse()
+        self._monitor: PulseMonitor | None = None  # of the next rank
+        self._store.set(f"location {rank}", json.dumps(asdict(ProcessLocation.here(self._pulse))))
         self._thread.start()
 
     def stop(self) -> None:
         self._stopped.set()
         self._thread.join()
+        if self._monitor:
+            self._monitor.close()
+        if self._pulse:
+            self._pulse.stop()
 
     def report_failure(self, message: str) -> None:
         """Publish that this rank fails, so that the others do not wait for it, and stop."""
@@ -87,16 +98,18 @@ class Heartbeat:
             time.sleep(self._timeout + 4 * HEARTBEAT_SECONDS)
 
     def _run(self) -> None:
-        n_beats, last, n_missed = 0, b"", 0
+        n_beats, last, n_missed, location = 0, b"", 0, None
         while not self._stopped.wait(HEARTBEAT_SECONDS):
             try:
                 n_beats += 1
                 self._store.set(f"beat {self._rank}", str(n_beats))
                 if failure := self._published_failure():
                     self._abort(failure)
-                beat = self._read(f"beat {self._next}")
+                if not location and (location := self._location(self._next)):
+                    self._monitor = _connect_to_pulse(location)
+                beat, has_pulse = self._read(f"beat {self._next}"), self._monitor and self._monitor.has_beaten()
                 # Beats are counted, not seconds: if this process was suspended, the next one may have been too.
-                n_missed = n_missed + 1 if beat == last else 0
+                n_missed = 0 if beat != last or has_pulse else n_missed + 1
                 last = beat
                 if lost := self._check_next(n_missed):
                     self._publish_failure(lost)
@@ -109,7 +122,7 @@ class Heartbeat:
         if n_missed < 2 or not (location := self._location(self._next)):
             return None
         name = f"rank {self._next} (process {location.pid} on {location.host})"
-        if location.is_gone():
+        if location.is_gone() or (self._monitor and self._monitor.has_ended):
             return Failure(self._next, f"{name} has died: {ADVICE}")
         if n_missed * HEARTBEAT_SECONDS < self._timeout:
             return None
@@ -143,6 +156,22 @@ class Heartbeat:
         if self._rank == 0 or failure.rank == self._next:
             print(f"multihead: {failure.message}", file=sys.stderr, flush=True)
         os._exit(1)
+
+
+def _start_pulse() -> Pulse | None:
+    """Return None where the system allows no process or no listener."""
+    try:
+        return Pulse(own_address(os.environ["MASTER_ADDR"]))
+    except (OSError, ValueError):
+        return None
+
+
+def _connect_to_pulse(location: ProcessLocation) -> PulseMonitor | None:
+    """Return None if there is no pulse, or a firewall hides it."""
+    try:
+        return PulseMonitor(*location.pulse) if location.pulse else None
+    except OSError:
+        return None
 
 
 def connect(hosting: bool) -> Store:

@@ -1,12 +1,13 @@
 """A process that shows that a rank is alive, even while the rank holds Python's interpreter lock.
 
-A rank that copies from very slow storage may hold that lock for minutes, and none of its threads can send a heartbeat. So
-the rank starts this file as a process of its own, which imports little, needs no torch and takes 10 MB. It sends every
+A rank that copies from very slow storage may hold that lock for minutes, and then none of its threads can send a
+heartbeat. So the rank starts this file as a process of its own, which needs no torch and takes 10 MB. It sends every
 client a byte twice a second. A pipe tells it when the rank ends, however that happens; then it ends too, and its
 connections close.
 """
 
 import contextlib
+import os
 import socket
 import subprocess
 import sys
@@ -27,6 +28,7 @@ class Pulse:
             [sys.executable, "-I", "-S", __file__, host],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
             start_new_session=True,
         )
         assert self._process.stdout
@@ -54,6 +56,9 @@ class PulseMonitor:
             beats = b""
         self.has_ended = not beats
         return bool(beats)
+
+    def close(self) -> None:
+        self._connection.close()
 
 
 def own_address(other: str) -> str:
@@ -98,6 +103,4 @@ def _is_suspended(process: int) -> bool:
 
 
 if __name__ == "__main__":
-    import os
-
     _serve(sys.argv[1], os.getppid())

@@ -1,5 +1,6 @@
 """A rank that dies, hangs, fails or gets a signal: the others end too, say why, and the run can be resumed."""
 
+import ctypes
 import os
 import re
 import signal
@@ -18,6 +19,7 @@ from multihead.runs.request import TrainingRequest
 from multihead.runs.train import train
 from multihead.storage.checkpoints import saved_steps
 from multihead.storage.model_folder import published_step
+from multihead.training.trainer import Trainer
 from tests.conftest import QUICK
 from tests.ranks import Group, on_ranks, start
 
@@ -89,6 +91,26 @@ def test_a_rank_that_hangs_ends_the_run_and_is_named(group: Group, tmp_path: Pat
     assert [one.exitcode for one in others] == [1, 1]
     stderr = (tmp_path / "stderr").read_text(encoding="utf-8")
     assert re.search(rf"multihead: rank 2 \(process {process.pid} on \S+\) has given no sign of life for 8 sec", stderr)
+
+
+def step_with_the_lock_held(request: TrainingRequest) -> None:
+    """Train, and hold Python's interpreter lock on rank 1 for longer than ranks may be silent."""
+    step = Trainer.step
+
+    def slow_step(trainer: Trainer) -> None:
+        if trainer.state.step == 3 and trainer.group.rank == 1:
+            ctypes.PyDLL(None).usleep(6_000_000)
+        step(trainer)
+
+    pytest.MonkeyPatch().setattr(Trainer, "step", slow_step)  # in this process, which ends with the run
+    train(request)
+
+
+@pytest.mark.long
+def test_a_rank_that_holds_the_interpreter_lock_is_alive(quick_request: TrainingRequest) -> None:
+    request = replace(quick_request, settings={**QUICK, "train.steps": 6, "train.rank_timeout": 3.0})
+    on_ranks(2, step_with_the_lock_held, request)
+    assert published_step(request.output) == 6
 
 
 def test_a_rank_that_fails_says_why_and_the_others_do_not_wait(quick_request: TrainingRequest, tmp_path: Path) -> None:
