@@ -61,8 +61,9 @@ def casing_noise(tokenizer: SubwordTokenizer, probability: float, max_length: in
     def retype(pair: IdPair, rng: random.Random) -> IdPair:
         if rng.random() >= probability:
             return pair
-        text = lowercase_or_unpunctuated(tokenizer.decode(pair[0].tolist()), rng)
-        return _if_short(pair[0], tokenizer.encode(text), max_length), pair[1]
+        ids = pair[0].tolist()
+        text = lowercase_or_unpunctuated(tokenizer.decode(ids), rng)
+        return _if_short(pair[0], [*tokenizer.reserved_prefix(ids), *tokenizer.encode(text)], max_length), pair[1]
 
     return retype
 

@@ -19,7 +19,9 @@ class BpeDropout:
         self._merges: dict[tuple[int, int], tuple[int, int]] = {}  # pair of ids -> (rank, id of the merged piece)
         for rank, (left, right) in enumerate(tokenizer.merges()):
             self._merges[ids[left], ids[right]] = (rank, ids[left + right])
-        self._bytes = {id: [ids[byte] for byte in piece] for piece, id in ids.items() if id >= len(SPECIAL_TOKENS)}
+        reserved = set(tokenizer.reserved.values())
+        texts = {piece: id for piece, id in ids.items() if id >= len(SPECIAL_TOKENS) and id not in reserved}
+        self._bytes = {id: [ids[byte] for byte in piece] for piece, id in texts.items()} | {id: [id] for id in reserved}
         self._word_starts = {id for piece, id in ids.items() if piece.startswith(SPACE)}
 
     def __call__(self, ids: Sequence[int], dropout: float, rng: random.Random) -> list[int]:

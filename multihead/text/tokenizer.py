@@ -8,13 +8,14 @@ import json
 import re
 from collections.abc import Iterable, Sequence
 from functools import cached_property
+from itertools import takewhile
 from pathlib import Path
 from typing import Any
 
-from tokenizers import Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers, processors, trainers
+from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers, processors, trainers
 
 from multihead.errors import UsageError, UserError
-from multihead.text.tokenizer_form import BETWEEN_SPACES, WORDS, check_tokenizer
+from multihead.text.tokenizer_form import BETWEEN_SPACES, RESERVED, WORDS, check_tokenizer
 from multihead.untrusted import parse_json, read_bytes
 
 FILE, TARGET_FILE = "tokenizer.json", "tokenizer.target.json"
@@ -57,6 +58,40 @@ class SubwordTokenizer:
         size: int = self._backend.get_vocab_size()
         return size
 
+    @cached_property
+    def reserved(self) -> dict[str, int]:
+        """The ids of reserved pieces, such as ">>de<<", which have no text and which no text is split into.
+
+        The language codes of an imported vocabulary are among them; as in OPUS-MT, text may contain those.
+        """
+        added = self._backend.get_added_tokens_decoder().items()
+        return {
+            token.content: id
+            for id, token in sorted(added)
+            if id >= len(SPECIAL_TOKENS) and (token.special or re.fullmatch(RESERVED, token.content))
+        }
+
+    def with_reserved(self, names: Iterable[str]) -> "SubwordTokenizer":
+        """Return a vocabulary with further reserved pieces at its end; no other id and no text changes."""
+        new = [name for name in dict.fromkeys(names) if name not in self.reserved]
+        if not new:
+            return self
+        if wrong := [name for name in new if not re.fullmatch(RESERVED, name) or name in self.pieces()]:
+            raise UserError(f"'{wrong[0]}' cannot be a reserved piece of this vocabulary")
+        backends = [Tokenizer.from_str(one.to_str()) for one in (self._backend, self._target) if one]
+        for backend in backends:
+            # With `rstrip`, programs that read a reserved piece in text drop the space after it.
+            backend.add_special_tokens([AddedToken(name, rstrip=True, normalized=False) for name in new])
+        return SubwordTokenizer(*backends)
+
+    def reserved_prefix(self, ids: Sequence[int]) -> list[int]:
+        """Return the reserved pieces that ids begin with."""
+        return list(takewhile(self._reserved_ids.__contains__, ids))
+
+    @cached_property
+    def _reserved_ids(self) -> frozenset[int]:
+        return frozenset(self.reserved.values())
+
     def encode(self, text: str) -> list[int]:
         """Return the ids of a text of the source language, without special tokens."""
         ids: list[int] = self._backend.encode(text).ids
@@ -82,8 +117,8 @@ class SubwordTokenizer:
         return self._target or _without_marks(self._backend)
 
     def decode(self, ids: Sequence[int]) -> str:
-        """Return the text of ids, without control symbols."""
-        visible = [id for id in ids if id >= len(SPECIAL_TOKENS)]
+        """Return the text of ids, without control symbols and reserved pieces."""
+        visible = [id for id in ids if id >= len(SPECIAL_TOKENS) and id not in self._reserved_ids]
         text: str = self._backend.decode(visible, skip_special_tokens=False)
         return text
 
@@ -139,17 +174,19 @@ class SubwordTokenizer:
         return cls(backend, target)
 
     @classmethod
-    def learn(cls, texts: Iterable[str], vocab_size: int, kind: str = "bpe") -> "SubwordTokenizer":
-        """Learn at most `vocab_size` pieces; a small text may yield fewer."""
-        minimum = len(SPECIAL_TOKENS) + len(_ALPHABET)
+    def learn(
+        cls, texts: Iterable[str], vocab_size: int, kind: str = "bpe", reserved: Sequence[str] = ()
+    ) -> "SubwordTokenizer":
+        """Learn at most `vocab_size` pieces, reserved ones included; a small text may yield fewer."""
+        minimum = len(SPECIAL_TOKENS) + len(_ALPHABET) + len(reserved)
         if vocab_size < minimum:
             raise UserError(
                 f"a vocabulary needs at least {minimum} entries (256 bytes, control symbols), got {vocab_size}"
             )
-        model, trainer = _KINDS[kind](vocab_size)
+        model, trainer = _KINDS[kind](vocab_size - len(reserved))
         backend = _byte_level_backend(model, WORDS)
         backend.train_from_iterator(texts, trainer)
-        return cls(backend)
+        return cls(backend).with_reserved(reserved)
 
     @classmethod
     def from_words(cls, words: Iterable[str], parts: Iterable[str] = ()) -> "SubwordTokenizer":

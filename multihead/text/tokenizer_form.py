@@ -7,6 +7,7 @@ any amount of time and memory. A file of ours has only a few forms, and its voca
 import base64
 import binascii
 import math
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -33,6 +34,9 @@ def _words(letters: str) -> str:
 WORDS = _words(_LETTERS)
 # Words of tasks and treebanks, where all spaces are written; cut before < so that no text is taken for a special token.
 BETWEEN_SPACES = r" ?[^\s<]+| ?<|\s+(?!\S)|\s+"
+
+# Names of reserved pieces: languages to translate into, as in OPUS-MT, and marks such as <bt>.
+RESERVED = r">>[A-Za-z0-9_-]{1,40}<<|<[a-z][a-z0-9_-]{0,39}>"
 
 Form = Mapping[str, Any]  # values that the entries of an object may have; an entry that is not listed is refused
 
@@ -119,6 +123,7 @@ def _problem(document: Any, special_tokens: Sequence[str], alphabet: Iterable[st
         return f"its model is of type {kind}"
     is_unigram = kind == "Unigram"
     pieces = [piece for piece, _ in model["vocab"]] if is_unigram else list(model["vocab"])
+    model_pieces = set(pieces)
     if not is_unigram and sorted(model["vocab"].values()) != list(range(len(pieces))):
         return f"its {len(pieces):,} pieces are not numbered from 0"
     if problem := _problem_of_pieces(pieces, None if is_unigram else alphabet):
@@ -129,13 +134,16 @@ def _problem(document: Any, special_tokens: Sequence[str], alphabet: Iterable[st
     form: Form = _unigram_form(charsmap) if is_unigram else _byte_level_form(special_tokens)
     sizes = {"type": [kind], "vocab": [model["vocab"]], "merges": [model.get("merges")]}
     tokens_form = {**_ADDED, "special": [not is_unigram], "content": pieces, "id": range(len(pieces))}
-    if not is_unigram and [token["content"] for token in added] != list(special_tokens):
+    own = [token for token in added if token["content"] in model_pieces]
+    if not is_unigram and [token["content"] for token in own] != list(special_tokens):
         return f"its special tokens are not {list(special_tokens)}"
+    if problem := _problem_of_reserved([token for token in added if token["content"] not in model_pieces], len(pieces)):
+        return problem
     whole: Form = {**form, "version": ["1.0"], "truncation": [None], "padding": [None], "model": [model]}
     return (
         _difference(model, {**_MODELS[kind], **sizes}, "model.")
         or _difference(document, {**whole, "added_tokens": [added]})
-        or next((found for token in added if (found := _difference(token, tokens_form, "added_tokens."))), None)
+        or next((found for token in own if (found := _difference(token, tokens_form, "added_tokens."))), None)
         or (charsmap and _problem_of_charsmap(base64.b64decode(charsmap, validate=True)))
     )
 
@@ -155,6 +163,19 @@ def _problem_of_pieces(pieces: Sequence[str], alphabet: Iterable[str] | None) ->
         return f"a piece is longer than {MAX_PIECE:,} characters"
     if alphabet is not None and not set("".join(pieces)) <= set(alphabet):
         return "its pieces are not bytes"
+    return None
+
+
+def _problem_of_reserved(tokens: Sequence[Mapping[str, Any]], n_pieces: int) -> str | None:
+    """Return what is wrong with the pieces that are not part of the model; their ids follow those of its pieces."""
+    form: Form = {**_ADDED, "rstrip": [True], "special": [True]}
+    for id, token in enumerate(tokens, n_pieces):
+        if not re.fullmatch(RESERVED, token["content"]):
+            return f"'{token['content']}' is not the name of a reserved piece"
+        if problem := _difference(token, {**form, "content": [token["content"]], "id": [id]}, "added_tokens."):
+            return problem
+    if n_pieces + len(tokens) > MAX_PIECES:
+        return f"it has {n_pieces + len(tokens):,} pieces"
     return None
 
 

@@ -83,3 +83,13 @@ def test_other_forms_are_those_of_haste(tokenizer: SubwordTokenizer) -> None:
     sources = [forms((ids(tokenizer, SOURCE), ids(tokenizer, TARGET)))[0] for _ in range(30)]
     found = {tokenizer.decode(source.tolist()) for source in sources}
     assert found == {"where is the station?", "Where is the station", "where is the station"}
+
+
+def test_a_reserved_piece_stays_the_first_one(tokenizer: SubwordTokenizer) -> None:
+    reserved = tokenizer.with_reserved([">>de<<"])
+    augment, rng = augmentation(reserved, DataConfig(bpe_dropout=0.3, casing_noise=0.9)), random.Random(1)
+    assert augment is not None
+    source = np.array([reserved.reserved[">>de<<"], *reserved.encode(SOURCE)], dtype=np.uint16)
+    seen = [augment((source, ids(reserved, TARGET)), rng)[0].tolist() for _ in range(50)]
+    assert {found[0] for found in seen} == {reserved.reserved[">>de<<"]}
+    assert len({reserved.decode(found) for found in seen}) > 2

@@ -154,3 +154,56 @@ def test_a_vocabulary_of_words_is_stored_and_lossless(tmp_path: Path) -> None:
         assert stored.decode(stored.encode(text)) == text
     assert [made.is_piece(word) for word in ("cat", "(NP*DT", "dog", "")] == [True, True, False, False]
     assert made.tokens(made.encode("(NP*DT))")) == ["\u0120(NP*DT", "))"]
+
+
+RESERVED = [">>de<<", ">>fr<<", "<bt>"]
+
+
+@given(text=st.text(), piece=st.sampled_from(RESERVED))
+def test_reserved_pieces_split_no_text_differently(tokenizer: SubwordTokenizer, text: str, piece: str) -> None:
+    reserved = tokenizer.with_reserved(RESERVED)
+    assert reserved.encode(text + piece + text) == tokenizer.encode(text + piece + text)
+
+
+def test_reserved_pieces_follow_all_others_and_have_no_text(tokenizer: SubwordTokenizer) -> None:
+    reserved = tokenizer.with_reserved(RESERVED)
+    ids = [reserved.reserved[name] for name in RESERVED]
+    assert ids == [tokenizer.vocab_size, tokenizer.vocab_size + 1, tokenizer.vocab_size + 2]
+    assert reserved.decode([ids[0], ids[2], *reserved.encode("Ein Mann")]) == "Ein Mann"
+    assert reserved.tokens(ids) == reserved.readable(ids) == RESERVED
+    assert reserved.reserved_prefix([ids[0], ids[2], *reserved.encode("Ein"), ids[1]]) == [ids[0], ids[2]]
+
+
+def test_reserved_pieces_are_added_once(tokenizer: SubwordTokenizer) -> None:
+    once = tokenizer.with_reserved([">>de<<", ">>de<<"])
+    assert once.with_reserved([">>de<<"]) is once
+    assert tokenizer.with_reserved([]) is tokenizer
+    assert once.with_reserved(["<bt>"]).reserved == {**once.reserved, "<bt>": once.vocab_size}
+
+
+def test_reserved_pieces_survive_saving(tokenizer: SubwordTokenizer, tmp_path: Path) -> None:
+    reserved = tokenizer.with_reserved(RESERVED)
+    (tmp_path / "tokenizer.json").write_text(reserved.to_json(), encoding="utf-8")
+    loaded = SubwordTokenizer.load(tmp_path / "tokenizer.json")
+    assert loaded.reserved == reserved.reserved
+    assert loaded.files() == reserved.files()
+    assert [loaded.encode(text) for text in TEXTS] == [tokenizer.encode(text) for text in TEXTS]
+
+
+def test_reserved_pieces_count_to_the_size_of_a_vocabulary() -> None:
+    assert SubwordTokenizer.learn(TEXTS, 300, reserved=RESERVED).vocab_size == 300
+
+
+@pytest.mark.parametrize("name", ["de", ">>d e<<", "<BT>", "<pad>", "</s>"])
+def test_other_names_cannot_be_reserved(tokenizer: SubwordTokenizer, name: str) -> None:
+    with pytest.raises(UserError, match=r"cannot be a reserved piece"):
+        tokenizer.with_reserved([name])
+
+
+def test_bpe_dropout_keeps_reserved_pieces() -> None:
+    tokenizer = SubwordTokenizer.learn(TEXTS, 400, reserved=RESERVED)
+    first, text = tokenizer.reserved[">>fr<<"], tokenizer.encode(TEXTS[0])
+    dropped = BpeDropout(tokenizer)([first, *text], 0.5, random.Random(1))
+    assert dropped[0] == first
+    assert dropped[1:] != text
+    assert tokenizer.decode(dropped) == TEXTS[0]

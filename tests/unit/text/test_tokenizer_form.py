@@ -57,6 +57,15 @@ def test_any_other_form_is_refused(tmp_path: Path, change: Callable[[dict[str, A
         SubwordTokenizer.load(tmp_path / "tokenizer.json")
 
 
+@pytest.mark.parametrize("change", [{"content": "word"}, {"id": 10}, {"special": False}, {"lstrip": True}])
+def test_reserved_pieces_have_one_form(tmp_path: Path, change: dict[str, object]) -> None:
+    document = json.loads(SubwordTokenizer.learn(TEXTS, 280, reserved=[">>de<<"]).to_json())
+    document["added_tokens"][-1].update(change)
+    (tmp_path / "tokenizer.json").write_text(json.dumps(document), encoding="utf-8")
+    with pytest.raises(UserError, match="is not a Multihead tokenizer"):
+        SubwordTokenizer.load(tmp_path / "tokenizer.json")
+
+
 def charsmap(units: list[int], replacements: bytes = b"a\0") -> bytes:
     trie = struct.pack("<256I", *units, *[0] * (256 - len(units)))
     return struct.pack("<I", len(trie)) + trie + replacements
