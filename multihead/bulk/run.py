@@ -26,6 +26,7 @@ from multihead.storage.files import content_sum, exclusive, sha256
 from multihead.storage.model_folder import WEIGHTS, ModelFolder
 from multihead.storage.shortlist import FILE as SHORTLIST
 from multihead.translation.engines.choose import name_engine
+from multihead.untrusted import MAX_JSON_BYTES, check_file
 
 OBJECT_STORE = 128 << 20  # bytes; only descriptions of parts are stored
 
@@ -40,7 +41,7 @@ def bulk(model: str, source: Path, output: Path, options: BulkOptions, console: 
         n_rows_of = {file: count_rows(file, options) for file in list_files(source)}
         n_rows = sum(n_rows_of.values())
         job = Job(
-            model={name: sha256(model_folder.path / name) for name in _model_files(model_folder.path)},
+            model=_model_sums(model_folder),
             files={str(file): content_sum(file) for file in n_rows_of},
             id_column=options.id_column,
             text_column=options.text_column,
@@ -65,10 +66,14 @@ def bulk(model: str, source: Path, output: Path, options: BulkOptions, console: 
     return n_rows
 
 
-def _model_files(folder: Path) -> list[str]:
-    """Return the files of a model that a translation depends on."""
-    files = [WEIGHTS, SHORTLIST, *(path.name for path in folder.glob("*.json") if path.name != "state.json")]
-    return sorted(name for name in files if (folder / name).exists())
+def _model_sums(model: ModelFolder) -> dict[str, str]:
+    """Return the checksum of each file of a model that a translation depends on."""
+    model.check_headers()
+    settings = [path for path in model.path.glob("*.json") if path.name != "state.json"]
+    for path in settings:
+        check_file(path, MAX_JSON_BYTES)
+    files = [*settings, *(model.path / name for name in (WEIGHTS, SHORTLIST) if (model.path / name).exists())]
+    return {path.name: sha256(path) for path in sorted(files)}
 
 
 class _Progress:

@@ -141,6 +141,7 @@ def corpus_identity(folder: Path) -> str:
     document = read_json(folder / "corpus.json")
     document.pop("asked_vocabulary", None)  # 8,000 pieces are the same whether requested or chosen
     try:
+        check_file(folder / FILE)
         document[FILE] = sha256(folder / FILE)
         if (folder / TARGET_FILE).exists():
             document[TARGET_FILE] = sha256(folder / TARGET_FILE)

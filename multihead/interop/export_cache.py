@@ -63,7 +63,7 @@ def _ensure_export(model: ModelFolder, quantization: str, export: Path) -> Path:
         with FileLock(export.with_name(f".{export.name}.lock")):
             if not _is_fresh(model, quantization, export):  # another process may have made it meanwhile
                 # Recorded before: files that change during the export are noticed next time.
-                files, sums = _sizes_and_times(model.path), _checksums(model.path)
+                files, sums = _sizes_and_times(model.path), _checksums(model)
                 shutil.rmtree(export, ignore_errors=True)  # damaged, or of other files
                 _export(model, export, quantization)
                 _record(export, _settings(model, quantization), files, sums)
@@ -96,7 +96,7 @@ def _is_fresh(model: ModelFolder, quantization: str, export: Path) -> bool:
     files = _sizes_and_times(model.path)
     if recorded.get("files") == files:
         return True
-    sums = _checksums(model.path)
+    sums = _checksums(model)
     if recorded.get("sha256") != sums:
         return False
     with contextlib.suppress(OSError):  # a copy of the same model; read-only exports are compared again next time
@@ -152,8 +152,9 @@ def _sizes_and_times(folder: Path) -> dict[str, list[int]]:
     return {name: [stat.st_size, stat.st_mtime_ns] for name, stat in stats.items()}
 
 
-def _checksums(folder: Path) -> dict[str, str]:
-    return {name: sha256(folder / name) for name in SOURCES if (folder / name).exists()}
+def _checksums(model: ModelFolder) -> dict[str, str]:
+    model.check_headers()
+    return {name: sha256(model.path / name) for name in SOURCES if (model.path / name).exists()}
 
 
 def _record(export: Path, settings: dict[str, Any], files: dict[str, list[int]], sums: dict[str, str]) -> None:

@@ -20,10 +20,10 @@ from multihead.storage.files import atomic_file, write_text_atomic
 from multihead.storage.language_detector import FILE as LANGUAGES
 from multihead.storage.language_detector import load_detector
 from multihead.storage.shortlist import FILE as SHORTLIST
-from multihead.storage.shortlist import Shortlist, load_shortlist
+from multihead.storage.shortlist import Shortlist, check_shortlist, load_shortlist
 from multihead.text.detector import LanguageDetector
 from multihead.text.tokenizer import FILE, TARGET_FILE, SubwordTokenizer
-from multihead.untrusted import read_bytes, read_json
+from multihead.untrusted import MAX_JSON_BYTES, check_file, read_bytes, read_json
 
 WEIGHTS = "model.safetensors"
 
@@ -128,6 +128,18 @@ class ModelFolder:
             weights = file.read_all()
         check_finite(weights, path)
         return weights
+
+    def check_headers(self) -> None:
+        """Raise UserError if a file cannot be what it should be, by its kind, size and header.
+
+        For whoever reads all of the files for a checksum: a FIFO, a device or a sparse file would never end.
+        """
+        with open_arrays(self.path / WEIGHTS) as file:
+            _check_fit(file.shapes, self.config.model, self.path)
+        for name in (FILE, TARGET_FILE):
+            if name == FILE or (self.path / name).exists():
+                check_file(self.path / name, MAX_JSON_BYTES)
+        check_shortlist(self.path)
 
     @property
     def provenance(self) -> Provenance:

@@ -44,6 +44,14 @@ class Shortlist:
             write_arrays(temporary, arrays)
 
 
+def check_shortlist(folder: Path) -> None:
+    """Raise UserError if there is a shortlist whose header is not that of a shortlist."""
+    path = folder / FILE
+    if path.exists():
+        with open_arrays(path) as file:
+            _check_shapes(path, file.shapes)
+
+
 def load_shortlist(folder: Path) -> Shortlist | None:
     """Return the shortlist of a model, or None if it has none."""
     path = folder / FILE

@@ -16,6 +16,7 @@ from multihead.data.parallel_text import from_files
 from multihead.data.prepare import prepare
 from multihead.data.shards import check_corpus, verify_corpus
 from multihead.errors import UserError
+from multihead.interop.export_cache import cached_export
 from multihead.storage.arrays import Arrays, read_arrays, write_arrays
 from multihead.storage.checksums import CHECKSUM_FILE
 from multihead.storage.files import BUNDLED
@@ -117,6 +118,21 @@ def test_a_file_that_blocks_is_not_opened(model: Path, name: str) -> None:
     os.mkfifo(model / name)
     with pytest.raises(UserError, match="not a regular file"):
         read_all(model)
+
+
+@pytest.mark.parametrize("name", [WEIGHTS, FILE, "tokenizer.json"])
+@pytest.mark.parametrize("is_device", [False, True], ids=["a hole of a terabyte", "/dev/zero"])
+def test_an_endless_file_is_refused_before_its_checksum_is_computed(model: Path, name: str, is_device: bool) -> None:
+    """The folder has no checksums, as folders of older versions."""
+    (model / CHECKSUM_FILE).unlink()
+    (model / name).unlink(missing_ok=True)
+    if is_device:
+        (model / name).symlink_to("/dev/zero")
+    else:
+        (model / name).touch()
+        os.truncate(model / name, 1 << 40)
+    with pytest.raises(UserError, match=f"cannot read .*{name}"):
+        cached_export(ModelFolder.open(model), "int8")
 
 
 # Prepared data
