@@ -7,10 +7,12 @@ of every weight, of its gradient and of its optimizer state; a layer is gathered
 import contextlib
 from collections.abc import Iterable, Iterator
 
+import torch
 from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 
 from multihead.distributed.process_group import ProcessGroup
+from multihead.distributed.sharding import allocate_shards
 
 
 def replicate(module: nn.Module) -> nn.Module:
@@ -22,18 +24,19 @@ def replicate(module: nn.Module) -> nn.Module:
     return DistributedDataParallel(module, gradient_as_bucket_view=True)
 
 
-def shard(module: nn.Module, units: Iterable[nn.Module], group: ProcessGroup) -> nn.Module:
-    """Shard a module in place and return it.
+def shard(module: nn.Module, units: Iterable[nn.Module], group: ProcessGroup, device: torch.device) -> nn.Module:
+    """Shard a module that is on the meta device in place, for shards on `device`, and return it.
 
     Each unit is gathered as a whole; parameters outside of all units belong to the module itself.
     """
     from torch.distributed.device_mesh import init_device_mesh
     from torch.distributed.fsdp import fully_shard
 
-    mesh = init_device_mesh(next(module.parameters()).device.type, (group.world_size,))
+    mesh = init_device_mesh(device.type, (group.world_size,))
     for unit in units:
         fully_shard(unit, mesh=mesh)
     fully_shard(module, mesh=mesh)
+    allocate_shards(module, device)
     return module
 
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 
+import torch
 from torch import nn
 
 from multihead.config.schema import ModelConfig
@@ -67,3 +68,9 @@ def build_model(config: ModelConfig) -> Transformer:
     )
     model = ConvS2S if config.cross == "convs2s" else SYSTEMS.get(config.system, Transformer)
     return model(config, blocks)
+
+
+def model_without_memory(config: ModelConfig) -> Transformer:
+    """Return a model whose tensors have names and shapes but no memory (torch's meta device)."""
+    with torch.device("meta"):
+        return build_model(config)

@@ -15,12 +15,11 @@ from multihead.config.resolve import value_of
 from multihead.config.schema import TrainConfig
 from multihead.console import Log, is_quiet, log_to
 from multihead.distributed.process_group import ProcessGroup, process_group, under_torchrun
-from multihead.distributed.sharding import shard_like
 from multihead.hardware.device import precision_name
 from multihead.hardware.load import busy_warning
 from multihead.hardware.memory import keep_freed_memory
 from multihead.interop.formats import describe_export_support
-from multihead.model.weights import count_parameters, load_weights, to_tensors
+from multihead.model.weights import count_parameters, to_tensors
 from multihead.runs.base_model import open_base_model
 from multihead.runs.log import TrainingLog
 from multihead.runs.loop import TrainingLoop
@@ -75,7 +74,7 @@ def _make_trainer(request: TrainingRequest, group: ProcessGroup, log: Log, start
         trainer.restore(load_checkpoint(saved), saved)
         log(f"resuming from step {trainer.state.step:,}")
     elif name := run_config.train.base_model:
-        load_weights(trainer.model, to_tensors(open_base_model(name).initial_weights()), Path(name), shard_like)
+        trainer.start_from(lambda: to_tensors(open_base_model(name).initial_weights()), Path(name))
     processes = "" if group.world_size == 1 else f", {group.world_size} processes ({run_config.train.parallel})"
     log(
         f"{count_parameters(trainer.model) / 1e6:.1f} million parameters, {len(trainer.train_shards):,} pairs, "

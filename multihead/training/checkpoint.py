@@ -4,7 +4,7 @@ storage/checkpoints.py finds, verifies and prunes these folders.
 """
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
@@ -16,7 +16,7 @@ from multihead.config.serialization import to_json
 from multihead.data.epochs import Cursor
 from multihead.distributed.sharding import shard_like
 from multihead.errors import UserError
-from multihead.model.weights import Tensors, to_arrays, to_tensors
+from multihead.model.weights import StoredTensors, Tensors, to_arrays, to_tensors
 from multihead.storage.arrays import read_arrays, write_arrays
 from multihead.storage.checkpoints import FILES
 from multihead.storage.checksums import CHECKSUM_FILE, checksums, verify
@@ -52,8 +52,8 @@ class TrainState:
 class Checkpoint:
     """Everything that a run needs to continue."""
 
-    weights: Tensors
-    optimizer: Tensors  # by name, such as "exp_avg.encoder.0.feed_forward.w_1.weight"
+    weights: Mapping[str, Tensor]
+    optimizer: Mapping[str, Tensor]  # by name, such as "exp_avg.encoder.0.feed_forward.w_1.weight"
     state: TrainState
     config: RunConfig
     vocabulary: dict[str, str]  # files of the tokenizer by name
@@ -82,7 +82,7 @@ def save_checkpoint(checkpoints: Path, checkpoint: Checkpoint) -> Path:
 
 
 def load_checkpoint(folder: Path) -> Checkpoint:
-    """Load a checkpoint; the caller has verified its checksums."""
+    """Load a checkpoint, whose tensors are read when they are needed; the caller has verified its checksums."""
     document = json.loads((folder / "state.json").read_text(encoding="utf-8"))
     if document.pop("format") > FORMAT:
         raise UserError(f"{folder} was written by a newer version of multihead: update multihead")
@@ -90,8 +90,8 @@ def load_checkpoint(folder: Path) -> Checkpoint:
     if "stale" in document:  # the name in older versions
         document["validations_since_best"] = document.pop("stale")
     return Checkpoint(
-        weights=to_tensors(read_arrays(folder / "model.safetensors")),
-        optimizer=to_tensors(read_arrays(folder / "optimizer.safetensors")),
+        weights=StoredTensors(folder / "model.safetensors"),
+        optimizer=StoredTensors(folder / "optimizer.safetensors"),
         state=TrainState(cursor=cursor, **document),
         config=read_config(folder),
         vocabulary=read_vocabulary_files(folder),
@@ -118,19 +118,19 @@ def optimizer_tensors(model: nn.Module, optimizers: Sequence[Optimizer]) -> Tens
     }
 
 
-def load_optimizer_tensors(model: nn.Module, optimizers: Sequence[Optimizer], tensors: Tensors) -> None:
+def load_optimizer_tensors(model: nn.Module, optimizers: Sequence[Optimizer], tensors: Mapping[str, Tensor]) -> None:
     """Load what `optimizer_tensors` returned, in shards where the parameters are sharded."""
-    by_parameter: dict[str, dict[str, Tensor]] = {}
-    for name, tensor in tensors.items():
+    kinds_of: dict[str, list[str]] = {}
+    for name in tensors:
         kind, _, parameter_name = name.partition(".")
-        by_parameter.setdefault(parameter_name, {})[kind] = tensor
+        kinds_of.setdefault(parameter_name, []).append(kind)
     names = {parameter: name for name, parameter in model.named_parameters()}
     for optimizer in optimizers:
         parameters = [parameter for group in optimizer.param_groups for parameter in group["params"]]
         state = {
-            index: {kind: _placed(tensor, parameter) for kind, tensor in by_parameter[names[parameter]].items()}
+            index: {kind: _placed(tensors[f"{kind}.{name}"], parameter) for kind in kinds_of[name]}
             for index, parameter in enumerate(parameters)
-            if names[parameter] in by_parameter
+            if (name := names[parameter]) in kinds_of
         }
         optimizer.load_state_dict({**optimizer.state_dict(), "state": state})
 

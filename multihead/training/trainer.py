@@ -5,9 +5,8 @@ pair) and dropout on (seed, step). So an interrupted run continues exactly as if
 """
 
 import contextlib
-import copy
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -20,9 +19,9 @@ from multihead.data.epochs import BatchPlan, Cursor, StepPosition, batch_plans, 
 from multihead.data.shards import open_training_shards
 from multihead.distributed.data_parallel import no_gradient_sync, replicate, shard
 from multihead.distributed.process_group import SINGLE_PROCESS, ProcessGroup
-from multihead.distributed.sharding import full_tensor, shard_like
+from multihead.distributed.sharding import full_tensor, gather, scatter, shard_like
 from multihead.hardware.device import pick_device, pick_precision, pinned_threads
-from multihead.model.build import build_model
+from multihead.model.build import build_model, model_without_memory
 from multihead.model.transformer import Transformer
 from multihead.model.weights import Tensors, load_weights, weights_of
 from multihead.text.tokenizer import SubwordTokenizer
@@ -38,8 +37,8 @@ class Trainer:
     """A model, its optimizers and its place in the training data.
 
     With several ranks each has a trainer, and all call the same methods in the same order. `model` is the module that
-    is trained, in shards under FSDP. `full_model` is for validation and publishing: rank 0 has all of it, as of the
-    last `sync_full_model`.
+    is trained, in shards under FSDP. `full_model` is for validation and publishing. Under FSDP rank 0 has all of it in
+    the memory of the CPU, as of the last `sync_full_model`, and the other ranks have none of it.
     """
 
     def __init__(
@@ -49,15 +48,17 @@ class Trainer:
         self.train_shards = open_training_shards(data)
         self.device = pick_device()
         self.precision = pick_precision(config.train.precision, self.device)
-        self.full_model = _initial_model(config).to(self.device)
-        is_sharded = group.world_size > 1 and config.train.parallel == "fsdp"
-        self.model = copy.deepcopy(self.full_model) if is_sharded else self.full_model
+        self._is_sharded = group.world_size > 1 and config.train.parallel == "fsdp"
+        if self._is_sharded:
+            self.full_model = _initial_model(config) if group.is_main else model_without_memory(config.model)
+            self.model = model_without_memory(config.model)
+        else:
+            self.full_model = self.model = _initial_model(config).to(self.device)
         objective = Objective(self.model, config.train.compile)
         self.objective: nn.Module = objective
-        if is_sharded:
-            self.objective = shard(objective, objective.shard_units(), group)
-            if not group.is_main:
-                self.full_model.to("meta")  # frees its memory
+        if self._is_sharded:
+            self.objective = shard(objective, objective.shard_units(), group, self.device)
+            scatter(self.full_model, self.model)
         elif group.world_size > 1:
             self.objective = replicate(objective)
         self.optimizers = make_optimizers(self.model, config.train, self.precision)
@@ -152,11 +153,8 @@ class Trainer:
 
     def sync_full_model(self) -> None:
         """Copy the sharded weights to `full_model` on rank 0; every rank must call this."""
-        if self.model is self.full_model:
-            return
-        weights = self._gather(weights_of(self.model))
-        if self.group.is_main:
-            load_weights(self.full_model, weights, Path("shards"))
+        if self._is_sharded:
+            gather(self.model, self.full_model if self.group.is_main else None)
 
     def checkpoint(self) -> Checkpoint:
         """Return what a run needs to continue, on any number of ranks; every rank must call this.
@@ -172,9 +170,19 @@ class Trainer:
         )
 
     def _gather(self, tensors: Tensors) -> Tensors:
-        """Return full tensors on rank 0 and nothing on the other ranks, one in memory at a time there."""
+        """Return full tensors in the memory of the CPU on rank 0, and nothing on the other ranks.
+
+        Devices hold one of them in full at a time.
+        """
         gathered = ((name, full_tensor(tensor)) for name, tensor in tensors.items())
-        return {name: tensor for name, tensor in gathered if self.group.is_main}
+        return {name: tensor.cpu() for name, tensor in gathered if self.group.is_main}
+
+    def start_from(self, weights: Callable[[], Tensors], origin: Path) -> None:
+        """Start with these weights instead of random ones; only ranks that hold all of them call `weights`."""
+        if not self._is_sharded or self.group.is_main:
+            load_weights(self.full_model, weights(), origin)
+        if self._is_sharded:
+            scatter(self.full_model, self.model)
 
     def restore(self, saved: Checkpoint, origin: Path) -> None:
         """Continue from a checkpoint; `origin` is named in the error if its weights do not fit."""

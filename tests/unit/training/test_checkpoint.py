@@ -1,6 +1,7 @@
 """Checkpoints hold the whole state of a run, and can be averaged."""
 
 import json
+from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
@@ -39,7 +40,7 @@ def sample(step: int = 5, seed: int = 1) -> Checkpoint:
     )
 
 
-def same_tensors(one: dict[str, torch.Tensor], other: dict[str, torch.Tensor]) -> bool:
+def same_tensors(one: Mapping[str, torch.Tensor], other: Mapping[str, torch.Tensor]) -> bool:
     return one.keys() == other.keys() and all(torch.equal(one[name], other[name]) for name in one)
 
 
