@@ -1,4 +1,4 @@
-"""What each cleaning rule finds in text with 10 % of noise, and what it drops from clean text.
+"""What each cleaning rule finds in text with 10% of noise, and what it drops from clean text.
 
 python -m benchmarks.cleaning_rules ../shared/data [pairs]        # ten minutes with 20,000 pairs of each corpus
 """
@@ -90,7 +90,7 @@ def main(data: Path, n_pairs: int) -> None:
             noise_rows.append([folder, kind, recall, f"{share:.2%}"])
             print(noise_rows[-1], file=sys.stderr, flush=True)
     print(Table(header=["clean text", "pairs", "dropped by"], rows=clean_rows).as_text())
-    print(Table(header=["corpus", "noise, 10 %", "found by", "correct pairs dropped"], rows=noise_rows).as_text())
+    print(Table(header=["corpus", "noise, 10%", "found by", "correct pairs dropped"], rows=noise_rows).as_text())
 
 
 if __name__ == "__main__":

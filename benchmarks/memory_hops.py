@@ -80,7 +80,7 @@ def main() -> None:
             found.append(accuracies(model, test))
         means = [statistics.fmean(one[group] for one in found) for group in (*KINDS, "all")]
         spread = statistics.stdev(one["all"] for one in found) if len(found) > 1 else 0.0
-        cells = [str(hops), *(f"{100 * value:.1f} %" for value in means), f"{100 * spread:.1f}"]
+        cells = [str(hops), *(f"{100 * value:.1f}%" for value in means), f"{100 * spread:.1f}"]
         print(f"| {' | '.join(cells)} |", flush=True)
 
 

@@ -21,11 +21,11 @@ def test_task(folder: Path, task: Task) -> str:
     if task.test_trees:
         counts = score_parser(translator, task.test_trees, GREEDY)
         return (
-            f"labeled F1 {counts.f1:.1f}, exact match {counts.exact_match:.1f} % of {counts.sentences:,} held-out trees"
+            f"labeled F1 {counts.f1:.1f}, exact match {counts.exact_match:.1f}% of {counts.sentences:,} held-out trees"
         )
     answers = translator.stream([source for source, _ in task.test], GREEDY)
     n_correct = sum(answer.text == target for answer, (_, target) in zip(answers, task.test, strict=True))
-    return f"accuracy {100 * n_correct / len(task.test):.1f} % of {len(task.test):,} held-out examples"
+    return f"accuracy {100 * n_correct / len(task.test):.1f}% of {len(task.test):,} held-out examples"
 
 
 def score_parser(translator: Translator, trees: Sequence[Tree], config: SearchConfig = PARSING) -> BracketCounts:

@@ -52,7 +52,7 @@ class Comparison:
     name: str
     value: float
     other_value: float
-    interval: tuple[float, float]  # 95 % confidence interval of the resampled scores, as sacreBLEU computes it
+    interval: tuple[float, float]  # 95% confidence interval of the resampled scores, as sacreBLEU computes it
     other_interval: tuple[float, float]
     p_value: float  # probability of such a difference if the systems are equally good; at least 1 / (n_samples + 1)
     signature: str

@@ -10,7 +10,7 @@ from multihead.config.schema import ModelConfig
 
 Lengths = Sequence[float] | NDArray[np.float64]
 
-# Sentence length if the text is unknown. It matters for attention only, which is 1 % of the base model's operations.
+# Sentence length if the text is unknown. It matters for attention only, which is 1% of the base model's operations.
 ASSUMED_SENTENCE_TOKENS = 30
 
 

@@ -21,8 +21,8 @@ N_SPECIAL = len(SPECIAL_TOKENS)
 LAYER_NORM_EPSILON = 1e-5  # of torch.nn.LayerNorm
 INT8 = ("int8", "int8_float32")
 # CTranslate2 itself quantizes to 127. But CPUs without VNNI add pairs of products in 16 bits, which overflow: on such a
-# CPU the error of log-probabilities was 0.071 with 127 and 0.031 with 96, and 91 % of the translations equaled those of
-# float32 instead of 81 %.
+# CPU the error of log-probabilities was 0.071 with 127 and 0.031 with 96, and 91% of the translations equaled those of
+# float32 instead of 81%.
 MAX_INT8 = 96
 RELATIVE = "model.positions=relative"
 

@@ -202,7 +202,7 @@ def trainings_table(trainings: Sequence[Training]) -> Table:
                 "" if training.hours is None else f"{training.tflops:.3g}",
                 _scientific(training.flops_by_time),
                 _scientific(training.flops_counted),
-                "" if (used := training.to_dict()["used"]) is None else f"{100 * used:.0f} %",
+                "" if (used := training.to_dict()["used"]) is None else f"{100 * used:.0f}%",
             ]
             for training in trainings
         ],

@@ -8,7 +8,7 @@ from multihead.storage.files import sha256, write_text_atomic
 from multihead.untrusted import check_file, read_bytes
 
 CHECKSUM_FILE = "SHA256SUMS"
-MAX_SUMMED = 32 << 20  # bytes of a file that is verified whenever it is loaded; larger ones take over 5 % of the time
+MAX_SUMMED = 32 << 20  # bytes of a file that is verified whenever it is loaded; larger ones take over 5% of the time
 MAX_BYTES = 1 << 20  # of the list itself
 
 

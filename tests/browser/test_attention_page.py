@@ -100,7 +100,7 @@ def test_pointing_at_a_token_says_where_each_head_looks(opened: "Page") -> None:
     opened.hover(".queries .token >> nth=1")
     answers = texts(opened, ".head small")
     assert len(answers) == 3
-    assert all(answer.split()[0] in [*SOURCE.split(), "</s>"] and answer.endswith(" %") for answer in answers)
+    assert all(answer.split()[0] in [*SOURCE.split(), "</s>"] and answer.endswith("%") for answer in answers)
 
 
 def test_strips_beside_the_keys_are_the_weights(opened: "Page") -> None:
@@ -210,7 +210,7 @@ def test_a_step_says_what_it_has_read_and_what_it_writes(opened: "Page", tab: st
     opened.hover(".queries .token >> nth=1")
     shown = opened.inner_text("#step")
     assert re.fullmatch(
-        r"Step 2 has read “das” and writes “alte”, with a probability of \d+\.\d %\.|.*< 0\.1 %\.", shown
+        r"Step 2 has read “das” and writes “alte”, with a probability of \d+\.\d%\.|.*< 0\.1%\.", shown
     ), shown
 
 
@@ -318,7 +318,7 @@ def test_the_decoder_never_looks_ahead(opened: "Page") -> None:
     opened.click("#tab-decoder")
     opened.hover(".queries .token >> nth=0")
     answers = texts(opened, ".head small")
-    assert answers == ["<s> 100 %"] * 3
+    assert answers == ["<s> 100%"] * 3
 
 
 # The keyboard

@@ -148,7 +148,7 @@ def test_a_dependency_tree_is_measured(toy: "Page") -> None:
     assert first.locator("td").all_inner_texts() == ["0", "1", "2", "4", "3", "3"]  # from "A" to "a": up two, down two
     toy.fill("#tree-heads", "2 1 0 5 3 3")
     toy.press("#tree-heads", "Enter")
-    assert "are not one tree" in toy.inner_text("#step")
+    assert "do not make one tree" in toy.inner_text("#step")
 
 
 def test_trees_are_compared_by_their_labeled_spans(toy: "Page") -> None:

@@ -63,7 +63,7 @@ def test_the_default_search_scores_like_the_exact_one() -> None:
 
 @pytest.mark.parametrize("name", ["en-de", "lesson"])
 def test_its_alignment_layer_is_right_for_nearly_every_sentence(name: str) -> None:
-    """Chosen for each sentence, it would be another one for 3 of 200 (tolerance: 6), and change few links (1 %)."""
+    """Chosen for each sentence, it would be another one for 3 of 200 (tolerance: 6), and change few links (1%)."""
     folder = Path(__file__).parents[3] / "shared" / "data" / "tatoeba" / "en-de"
     if not folder.is_dir():
         pytest.skip("Tatoeba is not on this machine")

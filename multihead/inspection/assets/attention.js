@@ -114,7 +114,7 @@ function showAlignment() {
     const [words, others, other] = side === "source" ? [sources, targets, "target"] : [targets, sources, "source"];
     const found = links.filter((link) => link[side] === at).sort((a, b) => b.share - a.share);
     const list = found.map((link) => `${others[link[other]]} ${percent(link.share)}`).join(", ");
-    return `${words[at]} ${side === "source" ? "→" : "←"} ${list || "nothing above 10 %"}`;
+    return `${words[at]} ${side === "source" ? "→" : "←"} ${list || "nothing above 10%"}`;
   };
   const place = () => {
     ribbon.classList.remove("upright");

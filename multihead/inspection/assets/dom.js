@@ -27,8 +27,8 @@ export function draw(name, { style, ...attributes }) {
   return node;
 }
 
-export const percent = (share) => `${(share * 100).toFixed(share < 0.0995 ? 1 : 0)} %`;
-export const chance = (share) => (share < 0.0005 ? "< 0.1 %" : share > 0.9995 ? "> 99.9 %" : percent(share));
+export const percent = (share) => `${(share * 100).toFixed(share < 0.0995 ? 1 : 0)}%`;
+export const chance = (share) => (share < 0.0005 ? "< 0.1%" : share > 0.9995 ? "> 99.9%" : percent(share));
 export const largest = (numbers) => numbers.reduce((best, number, at) => (number > numbers[best] ? at : best), 0);
 
 // Move the focus among the items of a group: one stop for Tab, arrows inside.

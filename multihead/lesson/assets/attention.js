@@ -1,6 +1,6 @@
 // Stations 4 to 10: one head of one layer, from queries, keys and values to the output of the sub-layer.
 
-import { append, el, heading, hint, number, para, visible } from "./dom.js";
+import { append, el, heading, hint, number, para, tiny, visible } from "./dom.js";
 import { Graph, linear, range, softmaxRows } from "./engine.js";
 import { bars, stacked } from "./figures.js";
 import { matrix } from "./matrix.js";
@@ -114,7 +114,7 @@ function mask(view) {
 }
 
 /** A shorter sentence in the same batch: what it is padded with is masked, and changes none of its vectors. */
-function padding({ root, text, state, model, tokenizer, run, config }) {
+function padding({ root, text, state, model, tokenizer, run }) {
   const own = sourceIds(tokenizer, text("mask.other"));
   const n = Math.max(run.source.length, own.length + 2);
   const padded = [...own, ...Array(n - own.length).fill(PAD)];
@@ -129,7 +129,7 @@ function padding({ root, text, state, model, tokenizer, run, config }) {
     heading(text("mask.padding")),
     para(text("mask.batch", { other: text("mask.other"), n })),
     matrix({ rows: labels, columns: labels, at, caption: text("matrix.masked") }),
-    hint(text("mask.same", { difference: number(difference, 1), width: config.d_model })),
+    hint(text("mask.same", { difference: tiny(difference), own: own.length })),
   );
 }
 
@@ -188,7 +188,7 @@ function separately(view) {
   const difference = sum.reduce((worst, x, i) => Math.max(worst, Math.abs(x - output[i])), 0);
   return [
     matrix({ rows: names, columns: range(D).map(String), at: (row, column) => rows[row][column], caption: text("concat.separate"), compact: true }),
-    el("p", { class: "note", id: "separate" }, text("concat.same", { h: H, difference: difference.toExponential(1) })),
+    el("p", { class: "note", id: "separate" }, text("concat.same", { h: H, difference: tiny(difference) })),
   ];
 }
 

@@ -1,6 +1,6 @@
 // Stations 15 to 17: one step of the decoder, the words it could write, and the loop.
 
-import { el, group, heading, hint, number, para, percent, pushButton, scrolling, visible } from "./dom.js";
+import { count, el, group, heading, hint, number, para, percent, pushButton, scrolling, tiny, visible } from "./dom.js";
 import { linear, range } from "./engine.js";
 import { bars } from "./figures.js";
 import { matrix } from "./matrix.js";
@@ -46,7 +46,7 @@ function logits(view) {
   }));
   root.append(
     para(text("logits.chosen", { word: run.labels.written[t], share: percent(row[run.written[t]]) })),
-    bars({ title: text("logits.title", { n: TOP_WORDS, size: V }), items, largest: 1 }),
+    bars({ title: text("logits.title", { n: TOP_WORDS, size: count(V) }), items, largest: 1 }),
     state.depth === "story" ? "" : product(view, word),
     temperature(view, raw, word),
     lens(view, model, word),
@@ -73,7 +73,7 @@ function recordedWords({ root, run, text, state, about, config }) {
   const { written, words } = about.top[state.t];
   root.append(
     para(text("logits.chosen", { word: run.labels.written[state.t], share: percent(written) })),
-    bars({ title: text("logits.title", { n: words.length, size: config.vocab_size }), items: words.map(([label, value, logit]) => ({ label: visible(label), value, note: text("logits.logit", { logit: number(logit) }) })), largest: 1 }),
+    bars({ title: text("logits.title", { n: words.length, size: count(config.vocab_size) }), items: words.map(([label, value, logit]) => ({ label: visible(label), value, note: text("logits.logit", { logit: number(logit) }) })), largest: 1 }),
   );
 }
 
@@ -134,7 +134,7 @@ function loop(view) {
   });
   const head = ["loop.step", "loop.reads", "loop.writes", "loop.probability"].map((key) => el("th", { scope: "col" }, text(key)));
   root.append(
-    scrolling(el("table", { class: "film" }, el("thead", {}, el("tr", {}, head)), el("tbody", {}, rows))),
+    scrolling(null, el("table", { class: "film" }, el("thead", {}, el("tr", {}, head)), el("tbody", {}, rows))),
     heading(text("loop.two")),
     el("div", { class: "beside" },
       group(el("h3", {}, text("loop.training")), para(text("loop.training.text", { n: written.length }))),
@@ -157,11 +157,11 @@ function sameNumbers({ run, model, tensor, config, text }) {
     worst = Math.max(worst, Math.abs(Math.exp(logProbs[run.written[t]]) - data[t * config.vocab_size + run.written[t]]));
     cache = next;
   });
-  return text("loop.same", { difference: worst.toExponential(1) });
+  return text("loop.same", { difference: tiny(worst) });
 }
 
 export const DECODING_STATIONS = [
   { key: "step", map: "decoder.cross", parts: ["target"], paper: "§3.1, §3.2.3", formula: ["attention"], code: "decoder_layer", side: "decoder", layers: true, steps: true, render: step },
   { key: "logits", map: "logits", parts: ["logits", "probabilities"], paper: "§3.4", formula: ["logits"], code: "output", steps: true, render: logits },
-  { key: "loop", map: "output", parts: ["target.embedding"], paper: "§3.1", formula: ["sequence"], code: "decode_step", steps: true, render: loop },
+  { key: "loop", map: "output", parts: ["target.embedding"], paper: "§3, §3.1", formula: ["sequence"], code: "decode_step", steps: true, render: loop },
 ];

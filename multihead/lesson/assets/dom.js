@@ -29,8 +29,8 @@ export const heading = (...children) => el("h2", {}, ...children);
 
 export const group = (...children) => el("div", {}, ...children);
 
-/** A part of a station that is wider than the page may be. */
-export const scrolling = (...children) => el("div", { class: "scroll" }, ...children);
+/** A part of a station that may be wider than the page. With a name it can be scrolled by keyboard; without one, what is in it can. */
+export const scrolling = (name, ...children) => el("div", { class: "scroll", ...(name ? { tabindex: "0", role: "region", "aria-label": name } : {}) }, ...children);
 
 export const pushButton = (attributes, ...children) => el("button", { type: "button", ...attributes }, ...children);
 
@@ -84,7 +84,20 @@ export function number(x, digits = 2) {
   return x < 0 && Number(size.toFixed(Math.max(digits, 6))) !== 0 ? `−${text}` : text;
 }
 
-export const percent = (x) => (x > 0 && x < 0.0005 ? "< 0.1 %" : `${(100 * x).toFixed(x < 0.1 ? 1 : 0)} %`);
+export const percent = (x) => (x > 0 && x < 0.0005 ? "< 0.1%" : `${(100 * x).toFixed(x < 0.1 ? 1 : 0)}%`);
+
+/** A whole number with commas. */
+export const count = (n) => Math.round(n).toLocaleString("en");
+
+const SUPERSCRIPTS = { "-": "⁻", ...Object.fromEntries([..."⁰¹²³⁴⁵⁶⁷⁸⁹"].entries()) };
+
+/** A very small number, such as a difference that only rounding makes. */
+export function tiny(x) {
+  if (x === 0) return "0";
+  const [digits, power] = x.toExponential(1).split("e");
+  const tens = `10${[...power].map((sign) => SUPERSCRIPTS[sign]).join("")}`;
+  return digits === "1.0" ? tens : `${digits} × ${tens}`;
+}
 
 /** A piece as a word in running text: the space that begins a word is not shown, one that is all of a piece is. */
 export function visible(piece) {

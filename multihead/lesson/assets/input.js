@@ -1,6 +1,6 @@
 // Stations 0 to 3: a sentence, its pieces, their embeddings, and their positions.
 
-import { append, el, heading, hint, number, para, pushButton, scrolling, svg, visible } from "./dom.js";
+import { append, count, el, heading, hint, number, para, pushButton, scrolling, svg, visible } from "./dom.js";
 import { range } from "./engine.js";
 import { curves } from "./figures.js";
 import { largest } from "./search.js";
@@ -48,10 +48,9 @@ function ribbon({ run, text, config }) {
   const words = (labels, row, y) => labels.map((label, i) => svg("text", { x: place(row, i), y, "text-anchor": "middle" }, label));
   const lines = run.labels.written.flatMap((_, t) => run.labels.source.map((__, s) => [t, s, weight(t, s)])).filter(([, , w]) => w > 0.05);
   const path = ([t, s, w]) => svg("path", { d: `M${place(above, s)} 24 C${place(above, s)} 70 ${place(below, t)} 50 ${place(below, t)} 96`, style: { opacity: w.toFixed(3) } });
-  return el("figure", {},
-    el("figcaption", { class: "note" }, text("sentence.ribbon", { layer: config.decoder_layers })),
-    scrolling(svg("svg", { class: "ribbon", viewBox: `0 0 ${width} 120`, width, height: 120, role: "img", "aria-label": text("sentence.ribbon", { layer: config.decoder_layers }) }, lines.map(path), words(run.labels.source, above, 16), words(run.labels.written, below, 114))),
-  );
+  const title = text("sentence.ribbon", { layer: config.decoder_layers });
+  const picture = svg("svg", { class: "ribbon", viewBox: `0 0 ${width} 120`, width, height: 120, role: "img", "aria-label": title }, lines.map(path), words(run.labels.source, above, 16), words(run.labels.written, below, 114));
+  return el("figure", {}, el("figcaption", { class: "note" }, title), scrolling(title, picture));
 }
 
 /** The merges of every word, letter by letter. */
@@ -69,7 +68,7 @@ function pieces({ root, run, text, tokenizer }) {
       el("ol", { class: "merges" }, stages.map((stage) => el("li", {}, stage.map((piece) => el("span", { class: "piece" }, show(piece)))))),
     );
   });
-  root.append(para(text("pieces.count", { n: run.source.length, size: tokenizer.pieces.length })), ...rows);
+  root.append(para(text("pieces.count", { n: run.source.length, size: count(tokenizer.pieces.length) })), ...rows);
 }
 
 function embedding(view) {
@@ -77,7 +76,7 @@ function embedding(view) {
   const rows = run.labels.source;
   append(
     root,
-    hint(text("embedding.onehot", { size: config.vocab_size, id: run.source[0], width: config.d_model })),
+    hint(text("embedding.onehot", { size: count(config.vocab_size), id: run.source[0], width: config.d_model })),
     oneHot(view),
     show("source.embedding", { rows, caption: text("matrix.embedding") }),
     el("p", { class: "operation" }, `× √${config.d_model} = ${number(Math.sqrt(config.d_model), 3)}`),
@@ -97,7 +96,9 @@ function oneHot({ run, text, config, model }) {
     svg("path", { class: "one", d: `M${left + (width * id) / config.vocab_size} ${i * step + 2} v14` }),
     svg("text", { x: left + width + 6, y: i * step + 13 }, String(id)),
   ]);
-  return el("figure", { class: "chart" }, el("figcaption", {}, text("embedding.hot", { size: config.vocab_size })), scrolling(svg("svg", { class: "hot", viewBox: `0 0 680 ${run.source.length * step + 4}`, role: "img", "aria-label": text("embedding.hot", { size: config.vocab_size }) }, rows)));
+  const title = text("embedding.hot", { size: count(config.vocab_size) });
+  const picture = svg("svg", { class: "hot", viewBox: `0 0 680 ${run.source.length * step + 4}`, role: "img", "aria-label": title }, rows);
+  return el("figure", { class: "chart" }, el("figcaption", {}, title), scrolling(title, picture));
 }
 
 /** The pieces whose embeddings have the largest cosine with that of a piece; pieces without letters only for such. */
@@ -142,15 +143,16 @@ function positions(view) {
       lines: dimensions.map((i) => ({ label: text("positions.dimension", { i }), y: (position) => wave(position, i) })),
       xLabel: text("positions.position"),
     }),
-    hint(text("positions.waves", { waves: wavelengths(config.d_model) })),
+    hint(text("positions.waves", { waves: wavelengths(text, config.d_model) })),
     para(pushButton({ class: "link", on: { click: () => view.update({ mode: "labs", lab: 1 }) } }, text("positions.lab"))),
   );
 }
 
 /** Wavelengths of five pairs of dimensions, in positions: 2π to almost 10000 · 2π. */
-function wavelengths(D) {
+function wavelengths(text, D) {
   const pairs = [0, 1, 2, 3, 4].map((part) => 2 * Math.floor((part * (D / 2 - 1)) / 4));
-  return pairs.map((i) => `${i}: ${number(2 * Math.PI * 10000 ** (i / D), 1)}`).join(" · ");
+  const length = (i) => 2 * Math.PI * 10000 ** (i / D);
+  return pairs.map((i) => text("positions.wave", { i, length: length(i) < 100 ? number(length(i), 1) : count(length(i)) })).join(", ");
 }
 
 export const INPUT_STATIONS = [

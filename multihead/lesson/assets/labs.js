@@ -1,6 +1,6 @@
 // Labs: one idea each, with knobs and numbers computed here. No model is needed.
 
-import { el, group, heading, hint, number, para, scrolling, svg, uniforms } from "./dom.js";
+import { count, el, group, heading, hint, number, para, scrolling, svg, uniforms } from "./dom.js";
 import { range, sinusoid, softmaxRows } from "./engine.js";
 import { bars, curves } from "./figures.js";
 import { formula } from "./formula.js";
@@ -114,8 +114,8 @@ function paths(view) {
       formula("recurrent"),
       dependencies(view, n, a, b, { kernel, reach }),
       bars({ title: view.text("lab.paths.steps", { from: a, to: b }), items, format: (x) => number(x, 0) }),
-      scrolling(el("table", { class: "film" }, el("thead", {}, el("tr", {}, head)), el("tbody", {}, rows))),
-      bars({ title: view.text("lab.paths.operations", { n, d }), items: KINDS.filter((kind) => kind !== "dilated").map((kind) => ({ label: view.text(`lab.paths.${kind}`), value: operations(kind, { n, d, kernel, reach }) })), format: (x) => x.toLocaleString("en") }),
+      scrolling(view.text("lab.paths.layer"), el("table", { class: "film" }, el("thead", {}, el("tr", {}, head)), el("tbody", {}, rows))),
+      bars({ title: view.text("lab.paths.operations", { n, d }), items: KINDS.filter((kind) => kind !== "dilated").map((kind) => ({ label: view.text(`lab.paths.${kind}`), value: operations(kind, { n, d, kernel, reach }) })), format: count }),
       para(view.text(n < d ? "lab.paths.cheaper" : "lab.paths.dearer", { n, d })),
       hint(view.text("lab.paths.note")),
     ];
@@ -140,7 +140,7 @@ function dependencies({ text }, n, a, b, options) {
       range(n).map((i) => svg("circle", { cx: x(i), cy: y, r: i === a || i === b ? 6 : 3, class: i === a || i === b ? "end" : "dot" })),
     );
   });
-  return el("figure", { class: "chart" }, el("figcaption", {}, text("lab.paths.picture")), scrolling(svg("svg", { viewBox: `0 0 600 ${lines.length * height + 10}`, role: "img", "aria-label": text("lab.paths.picture"), class: "curves" }, lines)));
+  return el("figure", { class: "chart" }, el("figcaption", {}, text("lab.paths.picture")), scrolling(text("lab.paths.picture"), svg("svg", { viewBox: `0 0 600 ${lines.length * height + 10}`, role: "img", "aria-label": text("lab.paths.picture"), class: "curves" }, lines)));
 }
 
 // Sparse masks
@@ -230,8 +230,8 @@ function align(view) {
 function schedule(view) {
   laboratory(view, "schedule", [{ name: "d", min: 64, max: 1024, step: 64, value: 512 }, { name: "warmup", min: 500, max: 16000, step: 500, value: 4000 }], ({ d, warmup }) => [
     formula("schedule"),
-    curves({ title: view.text("lab.schedule.curve"), x: Array.from({ length: 200 }, (_, i) => 1 + i * 150), lines: [{ label: `d_model ${d}, warmup ${warmup}`, y: (step) => 1000 * learningRate(step, d, warmup) }, { label: "512, 4000", y: (step) => 1000 * learningRate(step, 512, 4000) }], xLabel: view.text("lab.schedule.step"), yLabel: "× 10⁻³" }),
-    para(view.text("lab.schedule.peak", { rate: learningRate(warmup, d, warmup).toExponential(3), step: warmup })),
+    curves({ title: view.text("lab.schedule.curve"), x: Array.from({ length: 200 }, (_, i) => 1 + i * 150), lines: [{ label: view.text("lab.schedule.own", { d, warmup: count(warmup) }), y: (step) => 1000 * learningRate(step, d, warmup) }, { label: view.text("lab.schedule.paper"), y: (step) => 1000 * learningRate(step, 512, 4000) }], xLabel: view.text("lab.schedule.step"), yLabel: "× 10⁻³" }),
+    para(view.text("lab.schedule.peak", { rate: number(learningRate(warmup, d, warmup), 6), step: count(warmup) })),
   ]);
 }
 

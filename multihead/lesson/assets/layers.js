@@ -1,6 +1,6 @@
 // Stations 11 to 14: residual and norm, feed-forward, layer by layer, and the memory.
 
-import { el, hint, number, para, percent } from "./dom.js";
+import { el, hint, para, percent, tiny } from "./dom.js";
 import { Graph, range } from "./engine.js";
 import { matrix } from "./matrix.js";
 
@@ -56,7 +56,7 @@ function feedForward(view) {
   );
   if (state.depth === "story") return;
   root.append(hint(text("ffn.sizes", { D: view.config.d_model, F: view.config.d_ff })));
-  root.append(hint(text("ffn.alone"), " ", model ? text("ffn.same", { row: rows[0], difference: number(aloneDifference(view, name), 1) }) : null));
+  root.append(hint(text("ffn.alone"), " ", model ? text("ffn.same", { row: rows[0], difference: tiny(aloneDifference(view, name)) }) : null));
 }
 
 /** How much the first row of a feed-forward layer differs if it is computed without all others. */

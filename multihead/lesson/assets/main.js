@@ -45,6 +45,7 @@ class App {
       this.update({}).catch((error) => this.fail(error));
     });
     document.addEventListener("keydown", (event) => this.onKey(event));
+    document.addEventListener("fullscreenchange", () => document.fullscreenElement || !isPresenting() || this.present());
     if (!this.about.config) return;
     if (this.about.trace) return this.startRecorded();
     const parts = await loadParts();
@@ -166,6 +167,7 @@ class App {
       "]": () => this.update({ t: state.t + 1 }),
       "[": () => this.update({ t: state.t - 1 }),
       "/": () => byId("sentence")?.focus(),
+      ...(isPresenting() ? { Escape: () => this.present() } : {}),
     };
     const digit = /^[1-8]$/.test(event.key) ? () => this.update({ head: Number(event.key) - 1 }) : null;
     const act = this.state.mode === "lesson" ? (keys[event.key] ?? digit) : null;
@@ -177,7 +179,10 @@ class App {
   go(s) {
     const target = clamp(s, 0, STATIONS.length - 1);
     const side = STATIONS[target].side ?? this.state.side;
-    return this.update({ s: target, side }).then(() => announce(this.text(`station.${this.station.key}.title`)));
+    return this.update({ s: target, side }).then(() => {
+      if (byId("step").getBoundingClientRect().top < 0) byId("step").scrollIntoView();
+      announce(this.text(`station.${this.station.key}.title`));
+    });
   }
 
   // Where a number comes from
@@ -328,11 +333,11 @@ class App {
   choices() {
     const { state, station, text } = this;
     const config = this.about.config;
-    const choice = (key, options, current) =>
+    const choice = (key, options, current, legend = key) =>
       el(
         "fieldset",
         { class: "choice" },
-        el("legend", {}, text(`choice.${key}`)),
+        el("legend", {}, text(`choice.${legend}`)),
         options.map(([value, label]) =>
           pushButton({ "data-focus": `${key}-${value}`, "aria-pressed": String(value === current), on: { click: () => this.update({ [key]: value }) } }, label),
         ),
@@ -342,7 +347,7 @@ class App {
     return el(
       "div",
       { class: "choices" },
-      station.sides ? choice("side", station.sides.map((side) => [side, text(`side.${side}`)]), state.side) : null,
+      station.sides ? choice("side", station.sides.map((side) => [side, text(`side.${side}`)]), state.side, station.sides.includes("cross") ? "side" : "stack") : null,
       station.layers ? choice("layer", upTo(layers), state.layer) : null,
       station.heads ? choice("head", upTo(config.n_heads), state.head) : null,
       station.rows && this.run ? choice("row", sides(this)[0].map((label, i) => [i, el("bdi", {}, label)]), state.row) : null,
@@ -362,7 +367,7 @@ class App {
       ...keys.map(formula),
       ...(about.differences?.[station.key] ?? []).map((note) => el("p", { class: "note differs" }, note)),
       el("details", { class: "question" }, el("summary", {}, text(`${key}.question`)), para(text(`${key}.answer`))),
-      code ? el("details", { class: "code", open: this.state.depth !== "story" }, el("summary", {}, code.file), el("pre", { tabindex: "0", role: "region", "aria-label": code.file }, el("code", {}, code.text))) : null,
+      code ? el("details", { class: "code", open: this.state.depth !== "story" }, el("summary", {}, code.file), el("pre", { tabindex: "0", role: "region", "aria-label": code.file }, el("code", {}, code.text.split("\n").map(codeLine)))) : null,
     );
   }
 
@@ -427,7 +432,7 @@ class App {
         pushButton({ id: "previous", disabled: state.s === 0, on: { click: () => this.go(state.s - 1) } }, `◀ ${text("footer.previous")}`),
         contents,
         pushButton({ id: "next", disabled: state.s === STATIONS.length - 1, on: { click: () => this.go(state.s + 1) } }, `${text("footer.next")} ▶`),
-        el("span", { class: "note" }, text("footer.progress", { n: state.s + 1, of: STATIONS.length })),
+        el("span", { class: "note progress" }, text("footer.progress", { n: state.s + 1, of: STATIONS.length })),
         pushButton({ id: "present", "aria-pressed": String(isPresenting()), on: { click: () => this.present() } }, text("footer.present")),
         pushButton({ id: "print", on: { click: () => window.print() } }, text("footer.print")),
       ),
@@ -442,6 +447,7 @@ class App {
     const change = isOn ? document.documentElement.requestFullscreen?.() : document.fullscreenElement && document.exitFullscreen();
     Promise.resolve(change).catch(() => {}); // larger type is enough
     this.render();
+    byId("step").scrollIntoView();
   }
 
   openPart(part) {
@@ -452,6 +458,11 @@ class App {
 
 /** In a page that carries the numbers of one sentence instead of the weights, cells made with weights have no terms. */
 const noWeights = { config: {}, weight: () => { throw new Error("this page carries no weights"); } };
+
+/** A line of code that, where it has to wrap, continues further in than it began. */
+function codeLine(line) {
+  return el("span", { class: "line-of-code", style: { "--indent": String(line.search(/\S|$/)) } }, `${line}\n`);
+}
 
 /** A selector that finds an element again after the page was drawn: by its id, its name, or its cell. */
 function pathTo(node) {

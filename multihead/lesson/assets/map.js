@@ -2,10 +2,10 @@
 
 import { svg } from "./dom.js";
 
-const WIDTH = 340;
+const WIDTH = 324;
 const BOX = { width: 118, height: 26 };
-const LEFT = 22;
-const RIGHT = 200;
+const LEFT = 14;
+const RIGHT = 188;
 
 /** Boxes of Figure 1, from the bottom up: part, column, height above the bottom, key of its text. */
 const BOXES = [
@@ -68,8 +68,9 @@ export function drawMap({ text, config, lit, layer, open }) {
   });
   const tip = svg("marker", { id: "tip", viewBox: "0 0 8 8", refX: 7, refY: 4, markerWidth: 7, markerHeight: 7, orient: "auto" }, svg("path", { d: "M0 0 L8 4 L0 8 z", class: "tip" }));
   const place = BOXES.find(([part]) => part === lit);
-  const isLeft = place?.[1] === LEFT;
-  const note = layer === null || !place ? [] : [svg("text", { class: "layer", x: isLeft ? LEFT + BOX.width + 16 : RIGHT - 16, y: y(place[2]) + 27, "text-anchor": isLeft ? "start" : "end" }, text("map.layer", { layer: layer + 1 }))];
+  const middle = (LEFT + BOX.width + RIGHT) / 2; // between the stacks
+  const words = text("map.layer", { layer: layer + 1 }).split(" ");
+  const note = layer === null || !place ? [] : words.map((word, i) => svg("text", { class: "layer between", x: middle, y: y(place[2]) + 24 + 11 * i, "text-anchor": "middle" }, word));
   return svg(
     "svg",
     { viewBox: `0 0 ${WIDTH} ${HEIGHT}`, role: "group", "aria-label": text("map.title") },

@@ -22,7 +22,7 @@ export function matrix({ rows, columns, at, caption, kind = "signed", largest = 
   const isTable = !compact && columns.length <= MAX_TABLE_COLUMNS && rows.length * columns.length <= MAX_TABLE_CELLS;
   const body = isTable ? table(shape) : picture(shape);
   const size = `${rows.length} × ${columns.length}`;
-  const place = scrolling(body);
+  const place = scrolling(null, body);
   return el(
     "figure",
     { class: `matrix ${isTable ? "cells" : "picture"}`, "data-tensor": name || null },

@@ -1,6 +1,6 @@
 // Station 21: training on one pair of sentences, from the shifted target to the loss, its gradient and steps of Adam.
 
-import { append, el, group, heading, hint, number, para, percent, pushButton, scrolling, uniforms, visible } from "./dom.js";
+import { append, count, el, group, heading, hint, number, para, percent, pushButton, scrolling, tiny, uniforms, visible } from "./dom.js";
 import { Graph, logSoftmax, range } from "./engine.js";
 import { bars, curves } from "./figures.js";
 import { formula } from "./formula.js";
@@ -134,7 +134,7 @@ function table({ text, app }, rows, t) {
       [percent(Math.exp(-plain)), number(plain, 4), number(smoothed, 4)].map((value) => el("td", {}, value)),
     ),
   );
-  return scrolling(el("table", { class: "film", id: "losses" }, el("thead", {}, el("tr", {}, head)), el("tbody", {}, body)));
+  return scrolling(null, el("table", { class: "film", id: "losses" }, el("thead", {}, el("tr", {}, head)), el("tbody", {}, body)));
 }
 
 /** The entries of p − q with the largest size; that of the right word is negative until the word is certain enough. */
@@ -164,10 +164,10 @@ function adam({ text, app, model, config, about, run }, { hidden, written, loss,
   return el("div", {},
     heading(text("training.adam")),
     formula("adam"),
-    para(text("training.adam.note", { warmup })),
+    para(text("training.adam.note", { warmup: count(warmup) })),
     para(pushButton({ class: "primary", id: "train-steps", on: { click: more } }, text("training.steps", { n: STEPS }))),
     points.length > 1 ? curves({ title: text("training.falls"), x: range(points.length), lines: [{ label: text("training.smoothed"), y: (i) => points[i].loss }], xLabel: text("training.step") }) : null,
-    el("p", { id: "train-loss" }, text("training.loss", { n: points.length - 1, loss: number(last.loss, 4), first: number(loss, 4), rate: last.rate.toExponential(2) })),
+    el("p", { id: "train-loss" }, text("training.loss", { n: points.length - 1, loss: number(last.loss, 4), first: number(loss, 4), rate: number(last.rate, 5) })),
   );
 }
 
@@ -180,7 +180,7 @@ function dropout({ text, tensor, run, config }) {
   const rows = run.labels.source;
   const show = (values, key) => matrix({ rows, columns: range(D).map(String), at: (row, column) => values[row * D + column], caption: text(key), compact: true });
   const zeros = kept.reduce((count, x) => count + (x === 0), 0);
-  return group(heading(text("training.dropout")), hint(text("training.dropout.note", { zeros, all: kept.length })), el("div", { class: "pair" }, show(data, "matrix.input"), show(kept, "training.dropped")));
+  return group(heading(text("training.dropout")), hint(text("training.dropout.note", { zeros, all: count(kept.length) })), el("div", { class: "pair" }, show(data, "matrix.input"), show(kept, "training.dropped")));
 }
 
 /** §5.1: sentences of like length in one batch need less padding. */
@@ -205,16 +205,16 @@ function batches({ text, tokenizer, about, run }) {
 function recipe({ text, about, config }) {
   const { train, data, steps, seconds, tokens, scores } = about.training ?? {};
   if (!train) return null;
-  const count = (x) => (x ? Math.round(x).toLocaleString("en") : "–");
+  const known = (x) => (x ? count(x) : "–");
   const rows = {
     pairs: text("training.card"),
-    pieces: count(config.vocab_size),
-    batch: count(data.batch_tokens),
-    steps: count(steps),
-    tokens: count(tokens),
+    pieces: known(config.vocab_size),
+    batch: known(data.batch_tokens),
+    steps: known(steps),
+    tokens: known(tokens),
     time: seconds ? text("training.recipe.minutes", { minutes: number(seconds / 60, 0) }) : "–",
-    optimizer: `${train.optimizer}, β₁ ${train.beta1}, β₂ ${train.beta2}, ε ${train.eps}`,
-    warmup: count(train.warmup),
+    optimizer: `${train.optimizer.replace(/^./, (letter) => letter.toUpperCase())}, β₁ ${train.beta1}, β₂ ${train.beta2}, ε ${tiny(train.eps)}`,
+    warmup: known(train.warmup),
     dropout: String(config.dropout),
     smoothing: String(train.label_smoothing),
     averaged: String(train.average_checkpoints),
@@ -222,7 +222,7 @@ function recipe({ text, about, config }) {
   };
   const body = Object.entries(rows).map(([key, own]) => el("tr", {}, el("th", { scope: "row" }, text(`training.recipe.${key}`)), el("td", {}, text(`training.paper.${key}`)), el("td", {}, own)));
   const head = ["training.recipe", "training.paper", "training.own"].map((key) => el("th", { scope: "col" }, text(key)));
-  return group(heading(text("training.compare")), scrolling(el("table", { class: "film" }, el("thead", {}, el("tr", {}, head)), el("tbody", {}, body))), hint(text("training.seeds")));
+  return group(heading(text("training.compare")), scrolling(text("training.compare"), el("table", { class: "film" }, el("thead", {}, el("tr", {}, head)), el("tbody", {}, body))), hint(text("training.seeds")));
 }
 
 export const TRAINING_STATIONS = [{ key: "training", needsModel: true, map: "probabilities", parts: [], paper: "§5", formula: ["smoothing", "schedule"], code: "smoothed_loss", steps: false, render: training }];

@@ -49,7 +49,7 @@ function arcs({ text }, words, heads) {
   const lines = heads.map((head, i) => (head ? svg("path", { class: "line color-0", d: `M${x[head - 1]} ${base - 16} Q${(x[head - 1] + x[i]) / 2} ${base - 16 - Math.abs(x[head - 1] - x[i])} ${x[i]} ${base - 16}`, "marker-end": "url(#arc)" }) : null));
   const tip = svg("defs", {}, svg("marker", { id: "arc", viewBox: "0 0 8 8", refX: 7, refY: 4, markerWidth: 5, markerHeight: 5, orient: "auto" }, svg("path", { d: "M0 0 L8 4 L0 8 z", class: "dot" })));
   const width = widths.reduce((sum, w) => sum + w, 0);
-  return scrolling(svg("svg", { viewBox: `0 0 ${width} ${base + 8}`, width, height: base + 8, role: "img", "aria-label": text("lab.tree.picture"), class: "curves arcs" }, tip, lines, words.map((word, i) => svg("text", { x: x[i], y: base, "text-anchor": "middle" }, word))));
+  return scrolling(text("lab.tree.picture"), svg("svg", { viewBox: `0 0 ${width} ${base + 8}`, width, height: base + 8, role: "img", "aria-label": text("lab.tree.picture"), class: "curves arcs" }, tip, lines, words.map((word, i) => svg("text", { x: x[i], y: base, "text-anchor": "middle" }, word))));
 }
 
 // §6.3: a parse as a sequence, and its F1

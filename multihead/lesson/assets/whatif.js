@@ -36,7 +36,7 @@ function whatIf(view) {
     pushButton({ "data-focus": `knob-${name}`, "aria-pressed": String(app.knob === name && app.knobRun === run), on: { click: () => turn(view, name, result, buttons) } }, text(`knob.${name}`)),
   );
   root.append(
-    hint(text("whatif.where", { name: view.sublayer, head: state.head + 1 })),
+    hint(text("whatif.where", { place: text(`place.${state.side}`, { layer: state.layer + 1 }), head: state.head + 1 })),
     heading(text("whatif.off")),
     el("div", { class: "choices" }, buttons),
     result,
@@ -106,7 +106,9 @@ function importance(view) {
     const items = [...rows].sort((a, b) => a.change - b.change).map(({ name, change }) => {
       const [sublayer, head] = name.split(":");
       const [stack, layer, kind] = sublayer.split(".");
-      return { label: `${sublayer} · ${Number(head) + 1}`, value: change, on: () => update({ side: stack === "encoder" ? "encoder" : kind === "self" ? "decoder" : "cross", layer: Number(layer), head: Number(head) }) };
+      const side = stack === "encoder" ? "encoder" : kind === "self" ? "decoder" : "cross";
+      const label = text("whatif.head", { side: text(`side.${side}`), layer: Number(layer) + 1, head: Number(head) + 1 });
+      return { label, value: change, on: () => update({ side, layer: Number(layer), head: Number(head) }) };
     });
     body.replaceChildren(bars({ title: text("whatif.map"), items, format: (x) => number(x, 3) }));
   };
@@ -138,5 +140,5 @@ function longer(view) {
   return group(heading(text("whatif.longer")), el("p", { class: "knobs" }, count, button), output, hint(text("whatif.longer.look")));
 }
 
-export const WHAT_IF_STATIONS = [{ key: "whatif", needsModel: true, map: ({ side }) => ({ encoder: "encoder.self", decoder: "decoder.self", cross: "decoder.cross" })[side], parts: [], paper: "§4", formula: [], code: "attention_weights", sides: ["encoder", "decoder", "cross"], layers: true, heads: true, render: whatIf }];
+export const WHAT_IF_STATIONS = [{ key: "whatif", needsModel: true, map: ({ side }) => ({ encoder: "encoder.self", decoder: "decoder.self", cross: "decoder.cross" })[side], parts: [], paper: "§4, §6.2", formula: [], code: "attention_weights", sides: ["encoder", "decoder", "cross"], layers: true, heads: true, render: whatIf }];
 
