@@ -24,7 +24,7 @@ from multihead.evaluation.calibration import (
     calibration_error,
     levels_and_shares,
 )
-from multihead.storage.checksums import verify_all
+from multihead.storage.checksums import update_checksum, verify_all
 from multihead.storage.files import BUNDLED
 from multihead.storage.model_folder import WEIGHTS
 from multihead.translation.confidence import confidence, mean_log_prob
@@ -127,6 +127,7 @@ def test_evaluating_with_calibrate_stores_the_confidence_and_its_checksum(model:
     document = json.loads((model / "config.json").read_text(encoding="utf-8"))
     document["search"] |= {"confidence": [], "confidence_levels": []}
     (model / "config.json").write_text(json.dumps(document), encoding="utf-8")
+    update_checksum(model, "config.json")
     with pytest.raises(UserError, match="--calibrate"):
         multihead.load(model).require_confidence(0.5)
     (tmp_path / "en").write_text("Where is the station?\nGood night!\n" * 30, encoding="utf-8")
