@@ -37,6 +37,8 @@ def train(
     data: str | Path | None = None,
     preset: str | None = None,
     start_from: str | Path | None = None,
+    new_vocabulary: bool = False,
+    rehearse: float | None = None,
     settings: Mapping[str, object] | None = None,
 ) -> Path:
     """Train a translation model into the folder `output`; called again, it resumes where it stopped.
@@ -45,8 +47,9 @@ def train(
     with both sides (TMX, TSV, CSV, XLIFF, PO, JSONL, Parquet, OPUS zip). Each may be a list, with `weights` for the
     sources and then the corpora, which say how often their pairs come in an epoch. Or it is `data`, a corpus made by
     `multihead prepare`; or, without any of them, the embedded one. `start_from` is a trained model to begin with, by
-    its folder or name: its shape, vocabulary and weights. `settings` are fields by their dotted names:
-    `{"train.steps": 5000}`.
+    its folder or name: its shape, vocabulary and weights; with `new_vocabulary` only its layers. If its folder has the
+    text that it was trained on, `rehearse` pairs of it are mixed in for each new pair, by default 1. `settings` are
+    fields by their dotted names: `{"train.steps": 5000}`.
 
     Ctrl-C and SIGTERM end the run after the step; once it is saved, KeyboardInterrupt or SystemExit(143) is raised.
     """
@@ -73,6 +76,10 @@ def train(
         data=path(data),
         preset=preset,
         settings=settings or {},
-        options={"train.base_model": str(start_from) if start_from else None},
+        options={
+            "train.base_model": str(start_from) if start_from else None,
+            "train.new_vocabulary": new_vocabulary or None,
+            "data.rehearse": rehearse,
+        },
     )
     return run(request)

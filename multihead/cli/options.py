@@ -60,6 +60,21 @@ VocabSize = Annotated[
 BaseModelName = Annotated[
     str | None, typer.Option("--from", help="A base model to fine-tune: its shape, vocabulary and weights.")
 ]
+NewVocabulary = Annotated[
+    bool,
+    typer.Option(
+        "--new-vocabulary",
+        help="With --from: keep its layers, and learn a vocabulary that fits the text, as for another language.",
+    ),
+]
+Rehearse = Annotated[
+    float | None,
+    typer.Option(
+        metavar="SHARE",
+        help="With --from: pairs of the base model's own text for each new one, so that it is not forgotten; 0 for "
+        "none.  [default: 1 if its folder has the text]",
+    ),
+]
 Steps = Annotated[int | None, typer.Option(help="Stop after this many steps.")]
 Minutes = Annotated[float | None, typer.Option(help="End within this much time, preparation and publishing included.")]
 SourceLang = Annotated[

@@ -11,9 +11,11 @@ from multihead.cli.options import (
     CorpusFiles,
     Json,
     Minutes,
+    NewVocabulary,
     Output,
     Preset,
     Quiet,
+    Rehearse,
     RunFile,
     SetOptions,
     Source,
@@ -50,6 +52,8 @@ def train_command(
     preset: Preset = None,
     vocab_size: VocabSize = None,
     base_model: BaseModelName = None,
+    new_vocabulary: NewVocabulary = False,
+    rehearse: Rehearse = None,
     steps: Steps = None,
     minutes: Minutes = None,
     source_lang: SourceLang = None,
@@ -67,6 +71,7 @@ def train_command(
     from multihead.tasks.task import make_task
 
     options = _options(vocab_size, base_model, source_lang, target_lang, steps, minutes)
+    options |= _fine_tuning_options(new_vocabulary, rehearse)
     chosen = make_task(task) if task else None
     request = TrainingRequest(
         output=output,
@@ -99,9 +104,12 @@ def plan_command(
     valid_source: ValidSource = None,
     valid_target: ValidTarget = None,
     data: PreparedCorpus = None,
+    task: TaskName = None,
     preset: Preset = None,
     vocab_size: VocabSize = None,
     base_model: BaseModelName = None,
+    new_vocabulary: NewVocabulary = False,
+    rehearse: Rehearse = None,
     steps: Steps = None,
     minutes: Minutes = None,
     source_lang: SourceLang = None,
@@ -115,8 +123,10 @@ def plan_command(
     require("torch", extra="train", purpose="planning a run")
     from multihead.runs.estimate import estimate_run
     from multihead.runs.request import TrainingRequest
+    from multihead.tasks.task import make_task
 
     options = _options(vocab_size, base_model, source_lang, target_lang, steps, minutes)
+    options |= _fine_tuning_options(new_vocabulary, rehearse)
     request = TrainingRequest(
         output=output,
         source=source or None,
@@ -126,6 +136,7 @@ def plan_command(
         valid_source=valid_source,
         valid_target=valid_target,
         data=data,
+        task=make_task(task) if task else None,
         preset=preset,
         run_file=config,
         settings=parse_settings(settings or []),
@@ -145,6 +156,7 @@ def prepare_command(
     valid_target: ValidTarget = None,
     vocab_size: VocabSize = None,
     base_model: BaseModelName = None,
+    rehearse: Rehearse = None,
     source_lang: SourceLang = None,
     target_lang: TargetLang = None,
     settings: SetOptions = None,
@@ -167,7 +179,7 @@ def prepare_command(
         valid_target=valid_target,
         run_file=config,
         settings=parse_settings(settings or []),
-        options=_options(vocab_size, base_model, source_lang, target_lang),
+        options=_options(vocab_size, base_model, source_lang, target_lang) | _fine_tuning_options(False, rehearse),
     )
     prepare_corpus(request, say)
 
@@ -202,3 +214,7 @@ def _options(
         "train.steps": steps,
         "train.minutes": minutes,
     }
+
+
+def _fine_tuning_options(new_vocabulary: bool, rehearse: float | None) -> dict[str, object]:
+    return {"train.new_vocabulary": new_vocabulary or None, "data.rehearse": rehearse}

@@ -42,6 +42,8 @@ OLD_NAMES = {
 OPTIONS = {
     "model.vocab_size": "--vocab-size",
     "train.base_model": "--from",
+    "train.new_vocabulary": "--new-vocabulary",
+    "data.rehearse": "--rehearse",
     "train.steps": "--steps",
     "train.minutes": "--minutes",
     "data.source_lang": "--source-lang",

@@ -192,6 +192,9 @@ class DataConfig:
         Literal["nfc", "none"],
         "normalization of training text and input; none leaves text unchanged",
     ] = "nfc"
+    rehearse: Annotated[NonNegative, "fine-tuning: pairs of the base model's own text for each new pair (0: none)"] = (
+        1.0
+    )
     max_length: Annotated[Positive, "longest sentence in tokens; longer pairs are dropped"] = 256
     batch_tokens: Annotated[
         Positive,
@@ -230,6 +233,7 @@ class TrainConfig:
     """Optimizer, schedule and regularization (§5.3, §5.4), and when a run validates, saves and stops."""
 
     base_model: Annotated[str, "base model to fine-tune (empty: random initialization)"] = ""
+    new_vocabulary: Annotated[bool, "keep only the layers of the base model, and embeddings of pieces in both"] = False
     steps: Annotated[Count, "number of optimizer steps (0: as many as `minutes` allow)"] = 100_000
     minutes: Annotated[NonNegative, "wall-clock limit including preparation and publishing (0: none)"] = 0.0
     warmup: Annotated[Positive, "steps over which the learning rate rises (§5.3)"] = 4000
@@ -277,6 +281,8 @@ class TrainConfig:
         check_fields(self)
         if not self.steps and not self.minutes:
             raise UsageError("train.steps=0 requires a limit of train.minutes; set one of them")
+        if self.new_vocabulary and not self.base_model:
+            raise UsageError("a new vocabulary is for a model that another one is trained from: add --from MODEL")
         if self.average_checkpoints > self.keep_checkpoints:
             raise UsageError(
                 f"train.average_checkpoints ({self.average_checkpoints}) must not exceed train.keep_checkpoints "

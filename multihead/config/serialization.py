@@ -15,13 +15,23 @@ from multihead.untrusted import parse_json
 PUBLISHED = ("search", "provenance")  # sections that only a published model has
 _WHEN_ABSENT: Settings = {f"data.{name}": value for name, value in OLD_DATA_SETTINGS.items()}
 FORMAT = 2  # format 1 has the old names of settings
+# Settings of a few runs, which config.json leaves out where they have their default.
+_RARE: Settings = {"data.rehearse": 1.0, "train.new_vocabulary": False}
 
 
 def to_json(config: RunConfig, provenance: Mapping[str, Any] | None = None, search: ModelSearch | None = None) -> str:
     """Return the content of config.json; that of a published model includes its provenance and search settings."""
     published = {"search": dataclasses.asdict(search) if search else None, "provenance": provenance}
-    document = {"format": FORMAT, **dataclasses.asdict(config)}
+    document = {"format": FORMAT, **_without_rare(dataclasses.asdict(config))}
     return json.dumps(document | {name: value for name, value in published.items() if value}, indent=2) + "\n"
+
+
+def _without_rare(sections: dict[str, Any]) -> dict[str, Any]:
+    for name, default in _RARE.items():
+        section, _, field = name.partition(".")
+        if sections[section][field] == default:
+            del sections[section][field]
+    return sections
 
 
 def from_json(text: str | bytes, origin: Path) -> RunConfig:

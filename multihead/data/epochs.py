@@ -74,7 +74,8 @@ def shuffled_windows(shards: Shards, seed: int, epoch: int) -> list[Window]:
     # A weight of 1.5 means once or twice, drawn for each block and epoch.
     times = np.floor(np.array([weight for *_, weight in blocks]) + rng.random(len(blocks))).astype(np.int64)
     order = rng.permutation(np.repeat(np.arange(len(blocks)), times))
-    parts = np.array_split(order, max(1, math.ceil(len(order) / WINDOW)))
+    n_pairs = sum(blocks[index][1] - blocks[index][0] for index in order)  # few pairs of a large weight are one window
+    parts = np.array_split(order, max(1, math.ceil(n_pairs / (WINDOW * BLOCK))))
     return [Window([blocks[index][:2] for index in sorted(part.tolist())]) for part in parts if len(part)]
 
 

@@ -9,7 +9,6 @@ one process per core; no stage holds more than a few million pairs.
 """
 
 import hashlib
-import json
 from collections.abc import Iterable, Iterator
 from dataclasses import asdict, dataclass
 from functools import partial
@@ -36,6 +35,7 @@ from multihead.data.cleaning import (
 from multihead.data.fingerprints import DuplicateFinder, HeldOutSources, fingerprint
 from multihead.data.language_rule import flag_wrong_languages, learn_detector
 from multihead.data.parallel_text import Pair, ParallelText, RawPair
+from multihead.data.rehearsal import Rehearsal, add_rehearsal
 from multihead.data.shards import CorpusPart, CorpusSummary, ShardWriter, record_checksums
 from multihead.data.spool import Spool, SpoolSegment
 from multihead.errors import UserError
@@ -47,20 +47,22 @@ from multihead.text.tokenizer import SubwordTokenizer, check_trainable
 LEARNING_SAMPLE = 1_000_000  # pairs that the tokenizer is learned from, spread evenly over the corpus
 MAX_HELD_OUT_SOURCES = 1000  # sources held out for validation if the user gives no validation text ...
 HELD_OUT_FRACTION = 20  # ... and at most one pair in 20
-# Fields of DataConfig that leave no trace in a corpus.
-TRAINING_ONLY_FIELDS = {"license", "task", "bpe_dropout", "casing_noise", "batch_tokens"}
+# Fields of DataConfig that leave no trace in a corpus, or one of their own (`rehearsal`).
+TRAINING_ONLY_FIELDS = {"license", "task", "bpe_dropout", "casing_noise", "batch_tokens", "rehearse"}
 
 
-def prepare(
+def prepare(  # noqa: PLR0913 - what a corpus is made of
     text: ParallelText,
     folder: Path,
     config: DataConfig,
     vocabulary: int | SubwordTokenizer | None = None,
     log: Log = lambda line: None,
+    rehearsal: Rehearsal | None = None,
 ) -> CorpusSummary:
     """Clean `text`, learn the tokenizer and write `folder`, which appears complete or not at all.
 
     `vocabulary` is the number of pieces to learn, a tokenizer to use, or None for a size that fits the text.
+    `rehearsal` is a corpus with the same vocabulary, of which pairs are added.
     """
     check_writable(folder, None, "empty")
     if not isinstance(vocabulary, SubwordTokenizer):
@@ -80,6 +82,10 @@ def prepare(
         n_valid = encoder.encode_valid(text.valid or ()) + sum(segment.n_valid for segment in encoded)
         report.drop(DropReason.TOO_LONG, sum(segment.n_too_long for segment in encoded))
         parts = [_part(number, weight, encoded) for number, (_, weight) in enumerate(text.corpora())]
+        weights = [part.weight for part in parts] if rehearsal else []
+        if rehearsal and sum(part.pairs for part in parts):
+            mixed = add_rehearsal(rehearsal, temporary, parts, number=len(spool.segments))
+            parts, n_valid = mixed.parts, mixed.n_valid
         summary = CorpusSummary(
             source_lang=config.source_lang,
             target_lang=config.target_lang,
@@ -95,10 +101,12 @@ def prepare(
             file_sums=text.sums,
             settings=preparation_settings(config),
             asked_vocabulary=requested_vocabulary(vocabulary),
+            asked_weights=weights,
+            rehearsal=rehearsal.identity if rehearsal else "",
         )
         _check_not_empty(summary)
         (temporary / EXAMPLES).write_text(report.examples_table(), encoding="utf-8")
-        (temporary / "corpus.json").write_text(json.dumps(asdict(summary), indent=2) + "\n", encoding="utf-8")
+        (temporary / "corpus.json").write_text(summary.to_json(), encoding="utf-8")
         record_checksums(temporary)
     for line in [*report.lines(), *summary.lines()]:
         log(line)

@@ -5,7 +5,7 @@ import json
 from array import array
 from bisect import bisect_right
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from itertools import accumulate
 from pathlib import Path
 from typing import Any, Self
@@ -60,10 +60,21 @@ class CorpusSummary:
     file_sums: list[str] = field(default_factory=list)
     settings: dict[str, object] = field(default_factory=dict)  # see `prepare.preparation_settings`
     asked_vocabulary: str = ""  # see `prepare.requested_vocabulary`
+    # Those of fine-tuning with rehearsal only.
+    asked_weights: list[float] = field(default_factory=list)  # of the new corpora, which rehearsal changes
+    rehearsal: str = ""  # see `rehearsal.Rehearsal.identity`
+
+    def to_json(self) -> str:
+        """Return the content of corpus.json."""
+        document = asdict(self)
+        for name in ("asked_weights", "rehearsal"):
+            if not document[name]:
+                del document[name]
+        return json.dumps(document, indent=2) + "\n"
 
     def matches(self, text: ParallelText) -> bool:
         """Return whether it was made from this text with these weights; older folders know only the files' sizes."""
-        weights = [part.weight for part in self.parts]
+        weights = self.asked_weights or [part.weight for part in self.parts]
         same_files = self.file_sums == text.sums if self.file_sums else self.file_sizes == text.sizes
         return same_files and weights in ([], [weight for _, weight in text.corpora()])
 

@@ -5,6 +5,8 @@ request: what a user asks for.
 setup: decides what a new run is, or how an existing one is resumed.
 sizing: chooses the preset that fits a text and a time budget.
 base_model: the model that fine-tuning starts from.
+rehearsal: text of that model that is trained on again.
+new_vocabulary: that model with the vocabulary of another text.
 estimate: `multihead plan`, the time, memory and disk that a run will need.
 loop: when to log, validate, save and stop.
 log, signals: log files and progress; SIGTERM and Ctrl-C.

@@ -27,6 +27,7 @@ from multihead.hardware.flops import GPUS, counted_flops
 from multihead.hardware.memory import keep_freed_memory, peak_memory_mb
 from multihead.runs.base_model import BaseModel
 from multihead.runs.publishing_time import publishing_seconds
+from multihead.runs.rehearsal import find_rehearsal
 from multihead.runs.request import TrainingRequest
 from multihead.runs.setup import has_run, resolve_run, resumed_config, vocabulary_of, why_too_short
 from multihead.runs.sizing import Corpus, parameters
@@ -130,11 +131,13 @@ def _prepare_sample(request: TrainingRequest, draft: RunConfig, base: BaseModel 
     counts = [_count_lines(file) for file in as_list(request.source)]
     counts += [count_pairs(file, draft.data.languages) for file in request.corpora]
     n_lines, vocabulary = sum(counts), vocabulary_of(request, base)
+    rehearsal = find_rehearsal(request, base, draft.data)
     if n_lines <= SAMPLE:
-        return Corpus(folder, prepare(request.text(draft.data.languages), folder, draft.data, vocabulary))
-    tokenizer = base.tokenizer if base else None
+        text = request.text(draft.data.languages)
+        return Corpus(folder, prepare(text, folder, draft.data, vocabulary, rehearsal=rehearsal))
+    tokenizer = vocabulary if isinstance(vocabulary, SubwordTokenizer) else None
     sample = _sample(request.text(draft.data.languages), [math.ceil(SAMPLE * count / n_lines) for count in counts])
-    summary = prepare(sample, folder, draft.data, tokenizer)
+    summary = prepare(sample, folder, draft.data, tokenizer, rehearsal=rehearsal)
     scale = n_lines / SAMPLE
     if isinstance(vocabulary, SubwordTokenizer):
         return Corpus(folder, summary, scale)

@@ -178,8 +178,8 @@ def _segment(shards: Shards, pair: int) -> Segment:
 
 def _learn_shortlists(trainer: Trainer, output: Path) -> Sequence[Shortlist]:
     """Learn shortlists from the text, smallest first; that of a base model, which covers more words, is merged in."""
-    base = None
-    if trainer.config.train.base_model:
+    base, train = None, trainer.config.train
+    if train.base_model and not train.new_vocabulary:
         # Older versions kept the base model's shortlist in the run's folder itself.
         base = load_shortlist(output / SHORTLIST_FOLDER) or load_shortlist(output)
         if base is None:

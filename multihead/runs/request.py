@@ -23,6 +23,8 @@ from multihead.tasks.task import Task
 
 MODEL_VOCAB = "model.vocab_size"
 BASE_MODEL = "train.base_model"
+NEW_VOCABULARY = "train.new_vocabulary"
+REHEARSE = "data.rehearse"
 TASK_PRESET = "tiny"  # on which the settings of tasks build
 LANGUAGES = ("data.source_lang", "data.target_lang")
 

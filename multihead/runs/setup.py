@@ -22,7 +22,8 @@ from multihead.data.prepare import preparation_settings, prepare, requested_voca
 from multihead.data.shards import CorpusSummary, check_corpus, corpus_identity, read_summary
 from multihead.errors import UsageError, UserError
 from multihead.runs.base_model import SHORTLIST_FOLDER, BaseModel, fine_tuning_layer, is_same_model, open_base_model
-from multihead.runs.request import BASE_MODEL, MODEL_VOCAB, TrainingRequest
+from multihead.runs.rehearsal import find_rehearsal
+from multihead.runs.request import BASE_MODEL, MODEL_VOCAB, NEW_VOCABULARY, TrainingRequest
 from multihead.runs.sizing import MIN_WARM_UPS, Corpus, Sizer
 from multihead.storage.checkpoints import saved_steps
 from multihead.storage.files import write_text_atomic
@@ -86,7 +87,8 @@ def prepare_corpus(request: TrainingRequest, log: Log) -> CorpusSummary:
     base, layers = _initial_layers(request)
     draft = resolve(layers).config
     request.check_languages(draft.data)
-    return prepare(request.text(draft.data.languages), request.output, draft.data, vocabulary_of(request, base), log)
+    text, rehearsal = request.text(draft.data.languages), find_rehearsal(request, base, draft.data, log)
+    return prepare(text, request.output, draft.data, vocabulary_of(request, base), log, rehearsal)
 
 
 # A new run
@@ -129,7 +131,7 @@ def _fact_layer(corpus: Corpus) -> Layer:
 def _initial_layers(request: TrainingRequest) -> tuple[BaseModel | None, list[Layer]]:
     """Return the base model, and the layers that are known before the text is prepared."""
     name = value_of(request.layers, BASE_MODEL)
-    base = open_base_model(str(name)) if name else None
+    base = open_base_model(str(name), bool(value_of(request.layers, NEW_VOCABULARY))) if name else None
     layers = base.apply_to(request.layers) if base else request.layers
     if request.data:
         if base:
@@ -144,20 +146,20 @@ def _fit(request: TrainingRequest, base: BaseModel | None, sizer: Sizer, log: Lo
         return request.preset, []
     if not base:
         return sizer.choose(log)
+    kept = "architecture, but a new vocabulary" if base.new_vocabulary else "architecture and vocabulary"
     if base.is_imported and not request.preset:
-        log(f"Fine-tuning {base.name}, an imported model: same architecture and vocabulary; Adam with a low rate.")
+        log(f"Fine-tuning {base.name}, an imported model: same {kept}; Adam with a low rate.")
         return "fine-tuning", [Layer(Source.FIT, IMPORTED_FINE_TUNING, "an imported model")]
     name = request.preset or fine_tuning_preset(sizer.corpus.train_pairs)
-    log(
-        f"Fine-tuning {base.name}: same architecture and vocabulary; training settings of preset {name} with a lower "
-        "learning rate."
-    )
-    return name, [] if request.preset else [fine_tuning_layer(Layer(Source.FIT, preset(name), f"preset {name}"))]
+    rate = "" if base.new_vocabulary else " with a lower learning rate"
+    log(f"Fine-tuning {base.name}: same {kept}; training settings of preset {name}{rate}.")
+    layers = [] if request.preset else [base.training_layer(Layer(Source.FIT, preset(name), f"preset {name}"))]
+    return name, [*layers, *(sizer.fit_dropout(layers, log) if base.new_vocabulary else [])]
 
 
 def vocabulary_of(request: TrainingRequest, base: BaseModel | None) -> int | SubwordTokenizer | None:
     """Return the tokenizer of the base model or of the task, or the vocabulary size that the user set, if any."""
-    if base:
+    if base and not base.new_vocabulary:
         return base.tokenizer
     if request.task:
         return request.task.tokenizer
@@ -168,7 +170,7 @@ def vocabulary_of(request: TrainingRequest, base: BaseModel | None) -> int | Sub
 
 def _corpus_for_run(request: TrainingRequest, draft: RunConfig, base: BaseModel | None, log: Log) -> Corpus:
     """Return the corpus that the user prepared, or prepare the text into the run's folder."""
-    data = request.output / "data"
+    data, rehearsal = request.output / "data", find_rehearsal(request, base, draft.data, log)
     if request.data:
         folder = _prepared_folder(request.data, data)
         check_corpus(folder)
@@ -179,12 +181,14 @@ def _corpus_for_run(request: TrainingRequest, draft: RunConfig, base: BaseModel 
     remove_link(data)  # an interrupted command linked a prepared corpus
     if (data / "corpus.json").exists():
         found = read_summary(data)
-        if _is_prepared(found, text, draft, vocabulary):
+        if _is_prepared(found, text, draft, vocabulary) and found.rehearsal == (
+            rehearsal.identity if rehearsal else ""
+        ):
             check_corpus(data)
             return Corpus(data, found)
         log(f"preparing the text again: {data} was made from different text or with different settings")
         shutil.rmtree(data)
-    return Corpus(data, prepare(text, data, draft.data, vocabulary, log))
+    return Corpus(data, prepare(text, data, draft.data, vocabulary, log, rehearsal))
 
 
 def _prepared_folder(prepared: Path, data: Path) -> Path:
@@ -210,11 +214,11 @@ def _is_prepared(
 def _write_run(output: Path, run: NewRun) -> None:
     """Write what makes a folder a run; config.json comes last, since the run exists as soon as it does."""
     output.mkdir(parents=True, exist_ok=True)
-    if run.base:
+    if run.base and not run.base.new_vocabulary:
         run.base.copy_vocabulary_files(output)
-    if run.base and (shortlist := load_shortlist(run.base.folder)):
-        (output / SHORTLIST_FOLDER).mkdir(exist_ok=True)
-        shortlist.save(output / SHORTLIST_FOLDER)
+        if shortlist := load_shortlist(run.base.folder):
+            (output / SHORTLIST_FOLDER).mkdir(exist_ok=True)
+            shortlist.save(output / SHORTLIST_FOLDER)
     folder = run.corpus.folder
     if folder != output / "data":
         link_folder(output / "data", folder)
@@ -268,7 +272,8 @@ def _resuming_layers(request: TrainingRequest, stored: RunConfig) -> list[Layer]
     """Return the stored settings and the requested ones, in which the base model has the name that the run knows."""
     layers: Sequence[Layer] = request.layers
     if base := stored.train.base_model:
-        layers = [fine_tuning_layer(layer) if layer.source is Source.PRESET else layer for layer in layers]
+        new = stored.train.new_vocabulary
+        layers = [fine_tuning_layer(layer, new) if layer.source is Source.PRESET else layer for layer in layers]
         if is_same_model(str(value_of(layers, BASE_MODEL) or ""), base):
             layers = [*layers, Layer(Source.FLAG, {BASE_MODEL: base}, "--from")]
     return [Layer(Source.DEFAULT, flatten(stored), "the run"), *layers]

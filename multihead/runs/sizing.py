@@ -190,21 +190,24 @@ class Sizer:
 
     def choose(self, log: Log) -> tuple[str, list[Layer]]:
         """Return the name of the preset that fits, and layers with its settings and the dropout that fits it."""
-        budget, n_tokens = self._budget(), self.corpus.target_tokens
-        sized = choose_preset(budget, self._with_preset, lambda name: self.speed(self._with_preset(name)))
+        sized = choose_preset(self._budget(), self._with_preset, lambda name: self.speed(self._with_preset(name)))
         log(
-            f"Using preset {sized.preset} for {self.corpus.train_pairs:,} sentence pairs ({n_tokens:,} target tokens): "
-            f"{sized.reason}. Override with --preset."
+            f"Using preset {sized.preset} for {self.corpus.train_pairs:,} sentence pairs "
+            f"({self.corpus.target_tokens:,} target tokens): {sized.reason}. Override with --preset."
         )
-        layer = _preset_layer(sized.preset)
+        layers = [_preset_layer(sized.preset)]
         # The base preset has the paper's dropout.
-        is_open = "model.dropout" not in layer.settings and value_of(self.layers, "model.dropout") is None
-        if not is_open or sized.preset == "base":
-            return sized.preset, [layer]
-        epochs = self._expected_tokens(self._with_preset(sized.preset)) / n_tokens
-        dropout = dropout_for(epochs, is_small(budget, self._with_preset))
+        return sized.preset, [*layers, *([] if sized.preset == "base" else self.fit_dropout(layers, log))]
+
+    def fit_dropout(self, fitted: Sequence[Layer], log: Log) -> list[Layer]:
+        """Return the dropout that fits the text and the time, unless other layers set it."""
+        layers = [*self.layers, *fitted]
+        if value_of(layers, "model.dropout") is not None:
+            return []
+        epochs = self._expected_tokens(resolve(layers).config) / self.corpus.target_tokens
+        dropout = dropout_for(epochs, is_small(self._budget(), self._with_preset))
         log(f"Using dropout {dropout:g} for about {epochs:.2g} epochs. Override with --set model.dropout=0.2.")
-        return sized.preset, [layer, Layer(Source.FIT, {"model.dropout": dropout}, f"about {epochs:.2g} epochs")]
+        return [Layer(Source.FIT, {"model.dropout": dropout}, f"about {epochs:.2g} epochs")]
 
     def estimate(self, config: RunConfig) -> str:
         """Return a line that says how long a run will take."""

@@ -19,7 +19,7 @@ from multihead.hardware.device import precision_name
 from multihead.hardware.load import busy_warning
 from multihead.hardware.memory import keep_freed_memory
 from multihead.interop.formats import describe_export_support
-from multihead.model.weights import count_parameters, to_tensors
+from multihead.model.weights import Tensors, count_parameters, to_tensors
 from multihead.runs.base_model import open_base_model
 from multihead.runs.log import TrainingLog
 from multihead.runs.loop import TrainingLoop
@@ -74,7 +74,7 @@ def _make_trainer(request: TrainingRequest, group: ProcessGroup, log: Log, start
         trainer.restore(load_checkpoint(saved), saved)
         log(f"resuming from step {trainer.state.step:,}")
     elif name := run_config.train.base_model:
-        trainer.start_from(lambda: to_tensors(open_base_model(name).initial_weights()), Path(name))
+        trainer.start_from(lambda: _weights_of_base(run_config.train, trainer.tokenizer), Path(name))
     processes = "" if group.world_size == 1 else f", {group.world_size} processes ({run_config.train.parallel})"
     log(
         f"{count_parameters(trainer.model) / 1e6:.1f} million parameters, {len(trainer.train_shards):,} pairs, "
@@ -82,6 +82,11 @@ def _make_trainer(request: TrainingRequest, group: ProcessGroup, log: Log, start
     )
     log(describe_export_support(run_config.model))
     return trainer
+
+
+def _weights_of_base(config: TrainConfig, tokenizer: SubwordTokenizer) -> Tensors:
+    base = open_base_model(config.base_model, config.new_vocabulary)
+    return to_tensors(base.initial_weights(tokenizer, config.seed))
 
 
 def _checkpoint_to_resume(output: Path, log: Log) -> Path | None:
