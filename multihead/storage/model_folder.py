@@ -132,7 +132,7 @@ class ModelFolder:
     def check_headers(self) -> None:
         """Raise UserError if a file cannot be what it should be, by its kind, size and header.
 
-        For whoever reads all of the files for a checksum: a FIFO, a device or a sparse file would never end.
+        For anyone who reads all of the files for a checksum: a FIFO, a device or a sparse file would never end.
         """
         with open_arrays(self.path / WEIGHTS) as file:
             _check_fit(file.shapes, self.config.model, self.path)
