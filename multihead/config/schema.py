@@ -195,6 +195,7 @@ class DataConfig:
     rehearse: Annotated[NonNegative, "fine-tuning: pairs of the base model's own text for each new pair (0: none)"] = (
         1.0
     )
+    synthetic_ratio: Annotated[PositiveFloat, "back-translated pairs for each real pair in an epoch, at most"] = 2.0
     max_length: Annotated[Positive, "longest sentence in tokens; longer pairs are dropped"] = 256
     batch_tokens: Annotated[
         Positive,

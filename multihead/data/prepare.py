@@ -9,7 +9,7 @@ one process per core; no stage holds more than a few million pairs.
 """
 
 import hashlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import partial
 from itertools import chain, islice
@@ -34,6 +34,7 @@ from multihead.data.cleaning import (
 )
 from multihead.data.fingerprints import DuplicateFinder, HeldOutSources, fingerprint
 from multihead.data.language_rule import flag_wrong_languages, learn_detector
+from multihead.data.marks import MarkedCorpus, limit_synthetic, mark_ids, take_off_marks
 from multihead.data.parallel_text import Pair, ParallelText, RawPair
 from multihead.data.rehearsal import Rehearsal, add_rehearsal
 from multihead.data.shards import CorpusPart, CorpusSummary, ShardWriter, record_checksums
@@ -65,24 +66,28 @@ def prepare(  # noqa: PLR0913 - what a corpus is made of
     `rehearsal` is a corpus with the same vocabulary, of which pairs are added.
     """
     check_writable(folder, None, "empty")
+    corpora = take_off_marks(text.corpora())
+    marks = {number: corpus.mark for number, corpus in enumerate(corpora) if corpus.mark}
     if not isinstance(vocabulary, SubwordTokenizer):
         check_trainable(config.tokenizer)
     with atomic_directory(folder) as temporary:
         with Spool(temporary / "clean") as spool:
             with Progress(log, "reading and cleaning") as progress:
-                report, held_out = _store(_clean(text, config), spool, config, text.valid is None, progress)
+                holds_out_from = [] if text.valid is not None else set(range(len(corpora))) - marks.keys()
+                report, held_out = _store(_clean(corpora, config), spool, config, holds_out_from, progress)
             _flag_languages(spool, temporary, config, report, log)
             with Progress(log, "learning the vocabulary"):
-                tokenizer = _tokenizer(vocabulary, spool, report.kept, config)
+                tokenizer = _tokenizer(vocabulary, spool, report.kept, config, sorted(set(marks.values())))
             for name, content in tokenizer.files().items():
                 (temporary / name).write_text(content, encoding="utf-8")
-            encoder = _Encoder(folder=temporary, config=config, spool=spool, held_out=held_out)
+            encoder = _Encoder(folder=temporary, config=config, spool=spool, held_out=held_out, marks=marks)
             with Progress(log, f"encoding {report.kept:,} pairs"):
                 encoded = list(map_in_processes(encoder.encode_segment, spool.segments))
         n_valid = encoder.encode_valid(text.valid or ()) + sum(segment.n_valid for segment in encoded)
         report.drop(DropReason.TOO_LONG, sum(segment.n_too_long for segment in encoded))
-        parts = [_part(number, weight, encoded) for number, (_, weight) in enumerate(text.corpora())]
-        weights = [part.weight for part in parts] if rehearsal else []
+        parts = [_part(number, corpus.weight, encoded) for number, corpus in enumerate(corpora)]
+        weights = [part.weight for part in parts] if rehearsal or marks else []
+        parts = limit_synthetic(parts, marks, config.synthetic_ratio)
         if rehearsal and sum(part.pairs for part in parts):
             mixed = add_rehearsal(rehearsal, temporary, parts, number=len(spool.segments))
             parts, n_valid = mixed.parts, mixed.n_valid
@@ -145,10 +150,10 @@ def _check_not_empty(summary: CorpusSummary) -> None:
 # First pass
 
 
-def _clean(text: ParallelText, config: DataConfig) -> Iterator[tuple[int, CleanedChunk]]:
+def _clean(corpora: Iterable[MarkedCorpus], config: DataConfig) -> Iterator[tuple[int, CleanedChunk]]:
     """Yield the clean pairs of every corpus in chunks, each with the number of its corpus."""
-    for number, (pairs, _) in enumerate(text.corpora()):
-        rest = iter(pairs)  # may come from a pipe and can be read only once
+    for number, corpus in enumerate(corpora):
+        rest = iter(corpus.pairs)  # may come from a pipe and can be read only once
         sample = list(islice(rest, RATIO_SAMPLE))
         clean = partial(
             clean_chunk, config=config, ratio=typical_ratio(sample, config), scripts=scripts_of(sample, config)
@@ -158,22 +163,31 @@ def _clean(text: ParallelText, config: DataConfig) -> Iterator[tuple[int, Cleane
 
 
 def _store(
-    cleaned: Iterable[tuple[int, CleanedChunk]], spool: Spool, config: DataConfig, holds_out: bool, progress: Progress
+    cleaned: Iterable[tuple[int, CleanedChunk]],
+    spool: Spool,
+    config: DataConfig,
+    holds_out_from: Container[int],
+    progress: Progress,
 ) -> tuple[CleaningReport, frozenset[int]]:
-    """Write clean pairs to the spool and flag duplicates; return the report and the sources to hold out."""
+    """Write clean pairs to the spool and flag duplicates; return the report and the sources to hold out.
+
+    `holds_out_from` are the corpora of which sources may be held out.
+    """
     report, duplicates = CleaningReport(), DuplicateFinder(spool.folder)
-    held_out = HeldOutSources(MAX_HELD_OUT_SOURCES if holds_out else 0)
+    held_out, n_candidates = HeldOutSources(MAX_HELD_OUT_SOURCES), 0
     for corpus, chunk in cleaned:
         report.add(chunk)
         progress.done = report.read
         spool.write(chunk.text, len(chunk.fingerprints), corpus)
-        held_out.add(chunk.source_fingerprints)
+        if corpus in holds_out_from:
+            held_out.add(chunk.source_fingerprints)
+            n_candidates += len(chunk.source_fingerprints)
         if config.clean:
             duplicates.add(chunk.fingerprints)
     report.drop(DropReason.DUPLICATE, duplicates.write_flags(spool.flag_file))
     if not report.kept:
         raise UserError("; ".join(["no training pairs left after cleaning", *report.lines()]))
-    return report, held_out.at_most(max(1, report.kept // HELD_OUT_FRACTION))
+    return report, held_out.at_most(max(1, min(report.kept, n_candidates) // HELD_OUT_FRACTION))
 
 
 # Between the passes
@@ -192,7 +206,7 @@ def _flag_languages(spool: Spool, folder: Path, config: DataConfig, report: Clea
 
 
 def _tokenizer(
-    vocabulary: int | SubwordTokenizer | None, spool: Spool, n_pairs: int, config: DataConfig
+    vocabulary: int | SubwordTokenizer | None, spool: Spool, n_pairs: int, config: DataConfig, marks: Sequence[str]
 ) -> SubwordTokenizer:
     """Return the tokenizer that was given, or learn one from a sample of every segment."""
     if isinstance(vocabulary, SubwordTokenizer):
@@ -200,7 +214,7 @@ def _tokenizer(
     per_segment = -(-LEARNING_SAMPLE // len(spool.segments))
     sides = (side for segment in spool.segments for pair in islice(spool.read(segment), per_segment) for side in pair)
     texts = map(strip_tree, sides) if config.tree else sides
-    tokenizer = SubwordTokenizer.learn(texts, vocabulary or vocab_size_for(n_pairs), config.tokenizer)
+    tokenizer = SubwordTokenizer.learn(texts, vocabulary or vocab_size_for(n_pairs), config.tokenizer, marks)
     if vocabulary and tokenizer.vocab_size < vocabulary:
         raise UserError(
             f"the corpus is too small for a vocabulary of {vocabulary:,} pieces: it yields {tokenizer.vocab_size:,}; "
@@ -241,20 +255,23 @@ class _Encoder:
     config: DataConfig
     spool: Spool
     held_out: frozenset[int]
+    marks: Mapping[int, str]  # of corpora, by their number
 
     def encode_segment(self, segment: SpoolSegment) -> _EncodedSegment:
         """Write a shard of training pairs, and one of the pairs whose source is held out."""
         tokenizer = self._load_tokenizer()
+        mark = self._mark_ids(segment.corpus, tokenizer)
         train, valid = (self._writer(split, tokenizer, segment.number) for split in ("train", "valid"))
         n_too_long = 0
         with train, valid:
             for pair in _encode(self.spool.read(segment), tokenizer, self.config):
-                if not pair.fits(self.config.max_length):
+                source = [*mark, *pair.source]
+                if max(len(source), len(pair.target)) > self.config.max_length:
                     n_too_long += 1
-                elif fingerprint(pair.source_text) in self.held_out:
-                    valid.add(pair.source, pair.target, pair.heads)
-                else:
-                    train.add(pair.source, pair.target, pair.heads)
+                elif fingerprint(pair.source_text) not in self.held_out:
+                    train.add(source, pair.target, pair.heads)
+                elif segment.corpus not in self.marks:  # no synthetic pair is for validation
+                    valid.add(source, pair.target, pair.heads)
         return _EncodedSegment(
             corpus=segment.corpus,
             n_train=train.n_pairs,
@@ -271,6 +288,10 @@ class _Encoder:
                 if pair.fits(self.config.max_length):
                     valid.add(pair.source, pair.target, pair.heads)
         return valid.n_pairs
+
+    def _mark_ids(self, corpus: int, tokenizer: SubwordTokenizer) -> list[int]:
+        """Return the ids before each source of a corpus; with dependency trees, ids are words, which a mark is not."""
+        return [] if self.config.tree else mark_ids(self.marks.get(corpus, ""), tokenizer)
 
     def _load_tokenizer(self) -> SubwordTokenizer:
         return SubwordTokenizer.load(self.folder / "tokenizer.json")

@@ -60,8 +60,8 @@ class CorpusSummary:
     file_sums: list[str] = field(default_factory=list)
     settings: dict[str, object] = field(default_factory=dict)  # see `prepare.preparation_settings`
     asked_vocabulary: str = ""  # see `prepare.requested_vocabulary`
-    # Those of fine-tuning with rehearsal only.
-    asked_weights: list[float] = field(default_factory=list)  # of the new corpora, which rehearsal changes
+    # If rehearsal or marked corpora changed the weights.
+    asked_weights: list[float] = field(default_factory=list)  # of the new corpora
     rehearsal: str = ""  # see `rehearsal.Rehearsal.identity`
 
     def to_json(self) -> str:
