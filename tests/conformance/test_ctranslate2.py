@@ -545,8 +545,8 @@ def test_sampling_is_refused(tmp_path: Path) -> None:
 
 def test_a_matrix_over_4_gb_is_refused() -> None:
     assert unsupported_by_ctranslate2(ModelConfig()) is None
-    reason = unsupported_by_ctranslate2(ModelConfig(vocab_size=1_100_000, d_model=1024))
-    assert reason and "1,100,000 x 1,024 numbers" in reason
+    reason = unsupported_by_ctranslate2(ModelConfig(vocab_size=1_000_000, d_model=1100))
+    assert reason and "1,000,000 x 1,100 numbers" in reason
 
 
 def refuse_to_export(model: Transformer, folder: Path, quantization: str, words: str) -> None:

@@ -12,6 +12,7 @@ import pytest
 
 from multihead.model.weights import load_model, to_arrays, weights_of
 from multihead.storage.checkpoints import saved_steps
+from multihead.storage.checksums import update_checksum
 from multihead.storage.model_folder import Provenance, save_model
 from multihead.training.checkpoint import average_checkpoints
 from tests.conftest import copy_or_reverse, write_pairs
@@ -116,6 +117,7 @@ def test_the_stored_length_penalty_is_used_unless_another_is_given(trained: Path
     path = tmp_path / "model" / "config.json"
     stored = json.loads(path.read_text(encoding="utf-8"))
     path.write_text(json.dumps({**stored, "search": {"alpha": 3.0, "split": True}}), encoding="utf-8")
+    update_checksum(tmp_path / "model", "config.json")
     line = ("translate", tmp_path / "model", "--json", "copy a b c")
     default, given, papers = (
         json.loads(multihead(*line, *more).stdout)["score"] for more in ([], ["--alpha", "3"], ["--alpha", "0.6"])
