@@ -45,8 +45,17 @@ TaskName = Annotated[
     ),
 ]
 Output = Annotated[Path, typer.Option("--output", "-o", help="Folder to write; a run that is in it is resumed.")]
-ValidSource = Annotated[Path | None, typer.Option(help="Validation text.  [default: a slice of the text is held out]")]
-ValidTarget = Annotated[Path | None, typer.Option(help="Its translation.")]
+ValidSource = Annotated[
+    list[Path] | None,
+    typer.Option(
+        help="Validation text; repeatable for several directions.  [default: a slice of the text is held out]"
+    ),
+]
+ValidTarget = Annotated[list[Path] | None, typer.Option(help="Its translation.")]
+BothWays = Annotated[
+    bool,
+    typer.Option("--both-ways", help="One model for both directions of every corpus: `translate --to` chooses one."),
+]
 Preset = Annotated[
     str | None,
     typer.Option(
@@ -78,12 +87,19 @@ Rehearse = Annotated[
 Steps = Annotated[int | None, typer.Option(help="Stop after this many steps.")]
 Minutes = Annotated[float | None, typer.Option(help="End within this much time, preparation and publishing included.")]
 SourceLang = Annotated[
-    str | None, typer.Option(help="Source language, such as en.  [default: from the name of a file a.en]")
+    list[str] | None,
+    typer.Option(
+        help="Source language, such as en: one, or one for each --source and --corpus.  [default: from the name of a "
+        "file a.en]"
+    ),
 ]
-TargetLang = Annotated[str | None, typer.Option(help="Target language.")]
+TargetLang = Annotated[list[str] | None, typer.Option(help="Target language.")]
 RunFile = Annotated[Path | None, typer.Option("--config", help="A TOML file with settings: [train] warmup = 8000.")]
 
 
+To = Annotated[
+    str | None, typer.Option("--to", metavar="LANG", help="Language to translate into, for a model of several.")
+]
 Beam = Annotated[int | None, typer.Option(help=f"Beam size; 1 is greedy.  [default: {BEAM}]")]
 Alpha = Annotated[
     float | None,

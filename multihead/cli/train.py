@@ -8,6 +8,7 @@ import typer
 
 from multihead.cli.options import (
     BaseModelName,
+    BothWays,
     CorpusFiles,
     Json,
     Minutes,
@@ -32,7 +33,7 @@ from multihead.cli.options import (
 )
 from multihead.config.resolve import parse_settings
 from multihead.console import say, set_verbosity
-from multihead.errors import require
+from multihead.errors import UsageError, require
 
 PreparedCorpus = Annotated[
     Path | None, typer.Option("--data", help="A corpus made by `multihead prepare`, in place of text.")
@@ -47,6 +48,7 @@ def train_command(
     weight: Weight = None,
     valid_source: ValidSource = None,
     valid_target: ValidTarget = None,
+    both_ways: BothWays = False,
     data: PreparedCorpus = None,
     task: TaskName = None,
     preset: Preset = None,
@@ -79,8 +81,10 @@ def train_command(
         target=target or None,
         corpora=corpus or (),
         weights=weight or (),
-        valid_source=valid_source,
-        valid_target=valid_target,
+        valid_source=valid_source or None,
+        valid_target=valid_target or None,
+        both_ways=both_ways,
+        languages=_languages(source_lang, target_lang),
         data=data,
         task=chosen,
         preset=preset,
@@ -103,6 +107,7 @@ def plan_command(
     weight: Weight = None,
     valid_source: ValidSource = None,
     valid_target: ValidTarget = None,
+    both_ways: BothWays = False,
     data: PreparedCorpus = None,
     task: TaskName = None,
     preset: Preset = None,
@@ -133,8 +138,10 @@ def plan_command(
         target=target or None,
         corpora=corpus or (),
         weights=weight or (),
-        valid_source=valid_source,
-        valid_target=valid_target,
+        valid_source=valid_source or None,
+        valid_target=valid_target or None,
+        both_ways=both_ways,
+        languages=_languages(source_lang, target_lang),
         data=data,
         task=make_task(task) if task else None,
         preset=preset,
@@ -154,6 +161,7 @@ def prepare_command(
     weight: Weight = None,
     valid_source: ValidSource = None,
     valid_target: ValidTarget = None,
+    both_ways: BothWays = False,
     vocab_size: VocabSize = None,
     base_model: BaseModelName = None,
     rehearse: Rehearse = None,
@@ -175,8 +183,10 @@ def prepare_command(
         target=target or None,
         corpora=corpus or (),
         weights=weight or (),
-        valid_source=valid_source,
-        valid_target=valid_target,
+        valid_source=valid_source or None,
+        valid_target=valid_target or None,
+        both_ways=both_ways,
+        languages=_languages(source_lang, target_lang),
         run_file=config,
         settings=parse_settings(settings or []),
         options=_options(vocab_size, base_model, source_lang, target_lang) | _fine_tuning_options(False, rehearse),
@@ -200,8 +210,8 @@ def average_command(
 def _options(
     vocab_size: int | None,
     base_model: str | None,
-    source_lang: str | None,
-    target_lang: str | None,
+    source_lang: list[str] | None,
+    target_lang: list[str] | None,
     steps: int | None = None,
     minutes: float | None = None,
 ) -> dict[str, object]:
@@ -209,11 +219,26 @@ def _options(
     return {
         "model.vocab_size": vocab_size,
         "train.base_model": base_model,
-        "data.source_lang": source_lang,
-        "data.target_lang": target_lang,
+        "data.source_lang": _only(source_lang),
+        "data.target_lang": _only(target_lang),
         "train.steps": steps,
         "train.minutes": minutes,
     }
+
+
+def _only(languages: list[str] | None) -> str | None:
+    """Return the language of all corpora, if the user named one."""
+    return languages[0] if languages and len(languages) == 1 else None
+
+
+def _languages(source_lang: list[str] | None, target_lang: list[str] | None) -> list[tuple[str, str]]:
+    """Return the languages of each corpus, if the user named them."""
+    sources, targets = source_lang or [], target_lang or []
+    if max(len(sources), len(targets)) < 2:
+        return []
+    if len(sources) != len(targets):
+        raise UsageError("every --source-lang needs a --target-lang if there are several")
+    return list(zip(sources, targets, strict=True))
 
 
 def _fine_tuning_options(new_vocabulary: bool, rehearse: float | None) -> dict[str, object]:

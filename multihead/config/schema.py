@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Annotated, Literal
 
+from multihead.config.directions import Languages, languages_of
 from multihead.config.fields import Bounds, check_fields
 from multihead.errors import UsageError
 
@@ -160,6 +161,13 @@ class DataConfig:
 
     source_lang: Annotated[str, "source language, such as en; guessed from the name of a file a.en"] = ""
     target_lang: Annotated[str, "target language, such as de; guessed likewise"] = ""
+    directions: Annotated[
+        tuple[str, ...], "directions of a model of several languages, such as en-de and de-en; set by its corpora"
+    ] = ()
+    balance: Annotated[
+        Annotated[float, Bounds(ge=1.0)],
+        "several directions: one with n pairs is sampled in proportion to n^(1/balance) (1: as it is)",
+    ] = 2.0
     license: Annotated[str, "license of the text, for the model card"] = ""
     tokenizer: Annotated[
         Literal["bpe", "wordpiece", "unigram"],
@@ -204,8 +212,27 @@ class DataConfig:
 
     @property
     def languages(self) -> list[str]:
-        """The languages of a pair, the source first."""
+        """The languages of a pair, the source first; of several directions those of the first."""
         return [self.source_lang, self.target_lang]
+
+    @property
+    def pairs(self) -> list[Languages]:
+        """The source and target language of each direction."""
+        return [languages_of(name) for name in self.directions] or [(self.source_lang, self.target_lang)]
+
+    @property
+    def all_languages(self) -> list[str]:
+        """Every language that is known, once."""
+        return [code for code in dict.fromkeys(code for pair in self.pairs for code in pair) if code]
+
+    @property
+    def has_several_directions(self) -> bool:
+        """Whether a source begins with the language to translate into."""
+        return bool(self.directions)
+
+    def for_pair(self, source: str, target: str) -> "DataConfig":
+        """Return the settings of one direction."""
+        return dataclasses.replace(self, source_lang=source, target_lang=target, directions=())
 
     def __post_init__(self) -> None:
         check_fields(self)
@@ -216,6 +243,10 @@ class DataConfig:
             )
         if self.bpe_dropout and self.tokenizer != "bpe":
             raise UsageError("data.bpe_dropout requires data.tokenizer=bpe: word pieces have no merges to drop")
+        for name in self.directions:
+            languages_of(name)
+        if self.directions and (self.tree or self.task == "parse"):
+            raise UsageError("a model of several directions translates text; data.tree and data.task=parse exclude it")
         if self.tree and (self.bpe_dropout or self.casing_noise):
             raise UsageError(
                 "data.tree excludes data.bpe_dropout and data.casing_noise: they would change the words of the tree"

@@ -16,7 +16,10 @@ PUBLISHED = ("search", "provenance")  # sections that only a published model has
 _WHEN_ABSENT: Settings = {f"data.{name}": value for name, value in OLD_DATA_SETTINGS.items()}
 FORMAT = 2  # format 1 has the old names of settings
 # Settings of a few runs, which config.json leaves out where they have their default.
-_RARE: Settings = {"data.rehearse": 1.0, "train.new_vocabulary": False}
+_RARE: Settings = {
+    **{"data.directions": (), "data.balance": 2.0, "data.rehearse": 1.0},
+    "train.new_vocabulary": False,
+}
 
 
 def to_json(config: RunConfig, provenance: Mapping[str, Any] | None = None, search: ModelSearch | None = None) -> str:

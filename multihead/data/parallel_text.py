@@ -2,10 +2,11 @@
 
 import re
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import islice
 from pathlib import Path
 
+from multihead.config.directions import Languages, direction_of
 from multihead.config.schema import Settings
 from multihead.data.readers import corpus as corpus_files
 from multihead.errors import UsageError, UserError
@@ -23,6 +24,15 @@ LANGUAGE_SAMPLE = 500  # lines from which the language of a file is recognized
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class SeveralLanguages:
+    """The languages of the text of a model of several directions."""
+
+    corpora: Sequence[Languages]  # of each corpus
+    both_ways: bool = False
+    valid: Sequence[Languages] = ()  # of each pair of validation files
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ParallelText:
     """Raw text to prepare; without `valid`, a part of the training text is held out."""
 
@@ -33,6 +43,22 @@ class ParallelText:
     sizes: list[int] = field(default_factory=list)  # of the files
     sums: list[str] = field(default_factory=list)  # of the files, so that a run cannot resume with other text
     description: str = ""
+    # Of a model of several directions:
+    languages: Sequence[Languages] = ()  # of each corpus
+    both_ways: bool = False  # train each corpus in the other direction as well
+    is_weighted: bool = False  # by the user; otherwise directions are balanced
+    valid_corpora: Sequence[tuple[Iterable[RawPair], Languages]] = ()  # in place of `valid`
+
+    @property
+    def directions(self) -> list[str]:
+        """The direction of each way in which a corpus is trained; none in a model of one pair of languages."""
+        backward = [pair[::-1] for pair in self.languages] if self.both_ways else []
+        return [direction_of(pair) for pair in [*self.languages, *backward]]
+
+    @property
+    def has_valid(self) -> bool:
+        """Whether the user gave validation text."""
+        return self.valid is not None or bool(self.valid_corpora)
 
     def corpora(self) -> list[tuple[Iterable[RawPair], float]]:
         """Return all training corpora with their weights."""
@@ -42,48 +68,62 @@ class ParallelText:
 def from_files(  # noqa: PLR0913 - what a user names
     source: Files | None = None,
     target: Files | None = None,
-    valid: tuple[Path, Path] | None = None,
+    valid: tuple[Files, Files] | None = None,
     weights: Sequence[float] = (),
     corpora: Sequence[Path] = (),
     languages: Sequence[str] = (),
+    several: SeveralLanguages | None = None,
 ) -> ParallelText:
     """Return the text of files named on the command line; a missing file is refused before anything is read.
 
     Files of `corpora` contain both sides, which are chosen by their languages. They follow the pairs of files, also
-    among the weights.
+    among the weights. `languages` are those of all corpora, unless `several` has those of each.
     """
     sources, targets = as_list(source), as_list(target)
+    valid_sources, valid_targets = map(as_list, valid or (None, None))
+    if len(valid_sources) != len(valid_targets):
+        raise UsageError("every --valid-source needs a --valid-target")
+    if len(valid_sources) > 1 and not several:
+        raise UsageError("several --valid-source are for a model of several languages, one for each direction")
     n_corpora = len(sources) + len(corpora)
     if len(sources) != len(targets) or len(weights) not in (0, n_corpora):
         raise UsageError("every --source needs a --target, and every --source and --corpus a --weight if any has one")
     if not all(weight > 0 for weight in weights):
         raise UsageError("--weight must be larger than 0; for example 3 for pairs that come three times in an epoch")
-    files = [*sources, *targets, *(valid or ()), *corpora]
+    valid_files = [file for pair in zip(valid_sources, valid_targets, strict=True) for file in pair]
+    files = [*sources, *targets, *valid_files, *corpora]
     if [str(file) for file in files].count(STANDARD_INPUT) > 1:
         raise UserError("standard input (-) can be used for one file only")
     sizes = [file_size(file) for file in files]
     options = ["--source"] * len(sources) + ["--target"] * len(targets)
-    for file, size, option in zip(files, sizes, [*options, "--valid-source", "--valid-target"], strict=False):
-        if file not in corpora:
-            _check_file(file, size, option)
+    options += ["--valid-source", "--valid-target"] * len(valid_sources)
+    for file, size, option in zip(files, sizes, options, strict=False):
+        _check_file(file, size, option)
     for file in corpora:
         corpus_files.format_of(file)
-    for one, other in [*zip(sources, targets, strict=True), *([valid] if valid else [])]:
-        if one == other:
-            raise UsageError(f"{one} is given both as the source and as its translation")
-    texts = [
-        *map(read_pairs, sources, targets),
-        *(corpus_files.read_pairs(file, languages) for file in corpora),
-    ]
+    _check_different(zip([*sources, *valid_sources], [*targets, *valid_targets], strict=True))
+    sides = several.corpora[len(sources) :] if several else [languages] * len(corpora)
+    texts = [*map(read_pairs, sources, targets), *map(corpus_files.read_pairs, corpora, sides)]
+    valid_texts = list(map(read_pairs, valid_sources, valid_targets))
     (train, weight), *extra_corpora = zip(texts, weights or [1.0] * n_corpora, strict=True)
     return ParallelText(
         train=train,
         weight=weight,
         extra_corpora=extra_corpora,
-        valid=read_pairs(*valid) if valid else None,
+        valid=valid_texts[0] if valid_texts and not several else None,
         sizes=sizes,
         sums=[_sum(file) for file in files],
+        languages=several.corpora if several else (),
+        both_ways=bool(several and several.both_ways),
+        is_weighted=bool(weights),
+        valid_corpora=list(zip(valid_texts, several.valid, strict=True)) if several else (),
     )
+
+
+def _check_different(pairs: Iterable[tuple[Path, Path]]) -> None:
+    for one, other in pairs:
+        if one == other:
+            raise UsageError(f"{one} is given both as the source and as its translation")
 
 
 def _check_file(file: Path, size: int, option: str) -> None:
@@ -137,11 +177,12 @@ def _count(lines: Iterator[bytes]) -> int:
 
 def guess_languages(source: Files, target: Files) -> Settings:
     """Return the languages that the names of the (first) files end in: a.en.gz is English."""
-    codes = [_language_of(as_list(files)[0]) for files in (source, target)]
+    codes = [guess_language(as_list(files)[0]) for files in (source, target)]
     return {"data.source_lang": codes[0], "data.target_lang": codes[1]}
 
 
-def _language_of(file: Path) -> str:
+def guess_language(file: Path) -> str:
+    """Return the language that the name of a file ends in; empty if it ends in none."""
     match = re.search(r"\.([a-z]{2,3})(?:\.gz)?$", file.name)
     return match[1] if match and match[1] not in NON_LANGUAGE_SUFFIXES else ""
 
@@ -150,7 +191,7 @@ def check_not_swapped(source: Path, target: Path, source_lang: str, target_lang:
     """Refuse files that are in each other's language, by their names or by their text."""
     if not source_lang or not target_lang or source_lang == target_lang:
         return
-    names = _language_of(source), _language_of(target)
+    names = guess_language(source), guess_language(target)
     by_name = names == (target_lang, source_lang)
     if by_name or (_is_mostly(source, target_lang, source_lang) and _is_mostly(target, source_lang, target_lang)):
         evidence = "by their names" if by_name else "by their text"
@@ -158,7 +199,7 @@ def check_not_swapped(source: Path, target: Path, source_lang: str, target_lang:
             f"source and target are swapped: {source} is {name_of(target_lang)} and {target} is "
             f"{name_of(source_lang)} {evidence}, but the model is to translate from {name_of(source_lang)} "
             f"({source_lang}) to {name_of(target_lang)} ({target_lang}). Swap the two files, or the languages "
-            f"(--source-lang {target_lang} --target-lang {source_lang})"
+            f"(--source-lang {target_lang} --target-lang {source_lang}). For a model of both directions: --both-ways"
         )
 
 
@@ -182,3 +223,11 @@ def _is_mostly(file: Path, language: str, rather_than: str) -> bool:
         return False
     lines = (line.decode(errors="replace") for line in islice(read_lines(file), LANGUAGE_SAMPLE))
     return mostly_looks_like(lines, language, rather_than)
+
+
+def in_several_directions(text: ParallelText, several: SeveralLanguages | None) -> ParallelText:
+    """Return a text of one corpus as that of a model of several directions."""
+    if not several:
+        return text
+    valid = [(text.valid, several.corpora[0])] if text.valid is not None else []
+    return replace(text, valid=None, languages=several.corpora, both_ways=several.both_ways, valid_corpora=valid)

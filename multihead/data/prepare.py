@@ -9,7 +9,8 @@ one process per core; no stage holds more than a few million pairs.
 """
 
 import hashlib
-from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import partial
 from itertools import chain, islice
@@ -17,6 +18,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from multihead.concurrency import map_in_processes
+from multihead.config.directions import Languages, direction_of
 from multihead.config.fit import vocab_size_for
 from multihead.config.schema import DataConfig
 from multihead.console import Log, Progress
@@ -32,8 +34,9 @@ from multihead.data.cleaning import (
     scripts_of,
     typical_ratio,
 )
+from multihead.data.directions import Way, balanced, mix_directions, prefix_of, turned, ways_of
 from multihead.data.fingerprints import DuplicateFinder, HeldOutSources, fingerprint
-from multihead.data.language_rule import flag_wrong_languages, learn_detector
+from multihead.data.language_rule import flag_wrong_languages, learn_detector, learn_detector_of_several
 from multihead.data.marks import MarkedCorpus, limit_synthetic, mark_ids, take_off_marks
 from multihead.data.parallel_text import Pair, ParallelText, RawPair
 from multihead.data.rehearsal import Rehearsal, add_rehearsal
@@ -43,12 +46,15 @@ from multihead.errors import UserError
 from multihead.storage.files import atomic_directory, check_writable
 from multihead.storage.language_detector import save_detector
 from multihead.text.dependency_trees import encode_with_heads, strip_tree
+from multihead.text.target_languages import target_pieces
 from multihead.text.tokenizer import SubwordTokenizer, check_trainable
 
 LEARNING_SAMPLE = 1_000_000  # pairs that the tokenizer is learned from, spread evenly over the corpus
 MAX_HELD_OUT_SOURCES = 1000  # sources held out for validation if the user gives no validation text ...
 HELD_OUT_FRACTION = 20  # ... and at most one pair in 20
+MIN_HELD_OUT_SOURCES = 200  # of each pair of languages, if there are several
 # Fields of DataConfig that leave no trace in a corpus, or one of their own (`rehearsal`).
+DIRECTION_FIELDS = {"directions", "balance"}  # of a model of several directions
 TRAINING_ONLY_FIELDS = {"license", "task", "bpe_dropout", "casing_noise", "batch_tokens", "rehearse"}
 
 
@@ -73,21 +79,25 @@ def prepare(  # noqa: PLR0913 - what a corpus is made of
     with atomic_directory(folder) as temporary:
         with Spool(temporary / "clean") as spool:
             with Progress(log, "reading and cleaning") as progress:
-                holds_out_from = [] if text.valid is not None else set(range(len(corpora))) - marks.keys()
-                report, held_out = _store(_clean(corpora, config), spool, config, holds_out_from, progress)
-            _flag_languages(spool, temporary, config, report, log)
+                groups = _held_out_groups(text, set(range(len(corpora))) - marks.keys())
+                report, held_out = _store(_clean(corpora, config), spool, config, groups, progress)
+            _flag_languages(spool, temporary, config, text.languages, report, log)
             with Progress(log, "learning the vocabulary"):
                 tokenizer = _tokenizer(vocabulary, spool, report.kept, config, sorted(set(marks.values())))
             for name, content in tokenizer.files().items():
                 (temporary / name).write_text(content, encoding="utf-8")
-            encoder = _Encoder(folder=temporary, config=config, spool=spool, held_out=held_out, marks=marks)
+            ways = ways_of(len(corpora), text.languages, text.both_ways, marks)
+            encoder = _Encoder(folder=temporary, config=config, spool=spool, held_out=held_out, ways=ways, marks=marks)
             with Progress(log, f"encoding {report.kept:,} pairs"):
-                encoded = list(map_in_processes(encoder.encode_segment, spool.segments))
+                encoded = list(chain.from_iterable(map_in_processes(encoder.encode_segment, spool.segments)))
         n_valid = encoder.encode_valid(text.valid or ()) + sum(segment.n_valid for segment in encoded)
-        report.drop(DropReason.TOO_LONG, sum(segment.n_too_long for segment in encoded))
-        parts = [_part(number, corpus.weight, encoded) for number, corpus in enumerate(corpora)]
-        weights = [part.weight for part in parts] if rehearsal or marks else []
-        parts = limit_synthetic(parts, marks, config.synthetic_ratio)
+        report.drop(DropReason.TOO_LONG, sum(one.n_too_long for one in encoded if not one.way.is_reversed))
+        parts = [_part(way, corpora[way.corpus].weight, encoded) for way in ways]
+        weights = [corpus.weight for corpus in corpora] if rehearsal or marks or text.languages else []
+        if text.languages:
+            n_valid = encoder.mix_valid(text, encoded)
+            parts = parts if text.is_weighted else balanced(parts, config.balance)
+        parts = limit_synthetic(parts, marks, config.synthetic_ratio)  # marked corpora have one way: theirs
         if rehearsal and sum(part.pairs for part in parts):
             mixed = add_rehearsal(rehearsal, temporary, parts, number=len(spool.segments))
             parts, n_valid = mixed.parts, mixed.n_valid
@@ -120,7 +130,10 @@ def prepare(  # noqa: PLR0913 - what a corpus is made of
 
 def preparation_settings(config: DataConfig) -> dict[str, object]:
     """Return the settings that decide what a prepared corpus contains."""
-    return {name: value for name, value in asdict(config).items() if name not in TRAINING_ONLY_FIELDS}
+    settings = {name: value for name, value in asdict(config).items() if name not in TRAINING_ONLY_FIELDS}
+    if not config.directions:
+        return {name: value for name, value in settings.items() if name not in DIRECTION_FIELDS}
+    return settings | {"directions": list(config.directions)}
 
 
 def requested_vocabulary(vocabulary: int | SubwordTokenizer | None) -> str:
@@ -130,12 +143,13 @@ def requested_vocabulary(vocabulary: int | SubwordTokenizer | None) -> str:
     return str(vocabulary) if vocabulary else "automatic"
 
 
-def _part(corpus: int, weight: float, encoded: list["_EncodedSegment"]) -> CorpusPart:
-    segments = [segment for segment in encoded if segment.corpus == corpus]
+def _part(way: Way, weight: float, encoded: list["_EncodedSegment"]) -> CorpusPart:
+    segments = [segment for segment in encoded if segment.way == way]
     return CorpusPart(
         pairs=sum(segment.n_train for segment in segments),
         target_tokens=sum(segment.target_tokens for segment in segments),
         weight=weight,
+        direction=way.direction,
     )
 
 
@@ -162,47 +176,62 @@ def _clean(corpora: Iterable[MarkedCorpus], config: DataConfig) -> Iterator[tupl
             yield number, chunk
 
 
+def _held_out_groups(text: ParallelText, corpora: Iterable[int]) -> dict[int, str]:
+    """Return which of some corpora sources are held out of, and which of them count together; none if there is
+    validation text."""
+    if text.has_valid:
+        return {}
+    return {corpus: direction_of(text.languages[corpus]) if text.languages else "" for corpus in corpora}
+
+
 def _store(
     cleaned: Iterable[tuple[int, CleanedChunk]],
     spool: Spool,
     config: DataConfig,
-    holds_out_from: Container[int],
+    groups: Mapping[int, str],
     progress: Progress,
 ) -> tuple[CleaningReport, frozenset[int]]:
     """Write clean pairs to the spool and flag duplicates; return the report and the sources to hold out.
 
-    `holds_out_from` are the corpora of which sources may be held out.
+    `groups` has the corpora of which sources may be held out, with the group that each of them counts to.
     """
     report, duplicates = CleaningReport(), DuplicateFinder(spool.folder)
-    held_out, n_candidates = HeldOutSources(MAX_HELD_OUT_SOURCES), 0
+    names = set(groups.values())
+    most = max(MIN_HELD_OUT_SOURCES, MAX_HELD_OUT_SOURCES // len(names)) if names else 0
+    held_out = {name: HeldOutSources(most) for name in names}
+    n_stored: Counter[str] = Counter()
     for corpus, chunk in cleaned:
         report.add(chunk)
         progress.done = report.read
         spool.write(chunk.text, len(chunk.fingerprints), corpus)
-        if corpus in holds_out_from:
-            held_out.add(chunk.source_fingerprints)
-            n_candidates += len(chunk.source_fingerprints)
+        if corpus in groups:
+            held_out[groups[corpus]].add(chunk.source_fingerprints)
+            n_stored[groups[corpus]] += len(chunk.source_fingerprints)
         if config.clean:
             duplicates.add(chunk.fingerprints)
     report.drop(DropReason.DUPLICATE, duplicates.write_flags(spool.flag_file))
     if not report.kept:
         raise UserError("; ".join(["no training pairs left after cleaning", *report.lines()]))
-    return report, held_out.at_most(max(1, min(report.kept, n_candidates) // HELD_OUT_FRACTION))
+    share = min(report.kept, n_stored.total()) / max(1, n_stored.total())
+    chosen = (held_out[name].at_most(max(1, int(n * share) // HELD_OUT_FRACTION)) for name, n in n_stored.items())
+    return report, frozenset(chain.from_iterable(chosen))
 
 
 # Between the passes
 
 
-def _flag_languages(spool: Spool, folder: Path, config: DataConfig, report: CleaningReport, log: Log) -> None:
+def _flag_languages(  # noqa: PLR0913 - what a corpus is made of
+    spool: Spool, folder: Path, config: DataConfig, languages: Sequence[Languages], report: CleaningReport, log: Log
+) -> None:
     """Learn the language detector of the corpus, if its languages differ, and drop pairs in the wrong language."""
     with Progress(log, "learning to tell the languages apart"):
-        detector = learn_detector(spool, config)
+        detector = learn_detector_of_several(spool, languages) if languages else learn_detector(spool, config)
     if not detector:
         return
     save_detector(detector, folder)
     if config.clean and config.drop_language:
         with Progress(log, "checking the languages"):
-            report.drop(DropReason.LANGUAGE, *flag_wrong_languages(spool, detector, config))
+            report.drop(DropReason.LANGUAGE, *flag_wrong_languages(spool, detector, config, languages))
 
 
 def _tokenizer(
@@ -214,7 +243,8 @@ def _tokenizer(
     per_segment = -(-LEARNING_SAMPLE // len(spool.segments))
     sides = (side for segment in spool.segments for pair in islice(spool.read(segment), per_segment) for side in pair)
     texts = map(strip_tree, sides) if config.tree else sides
-    tokenizer = SubwordTokenizer.learn(texts, vocabulary or vocab_size_for(n_pairs), config.tokenizer, marks)
+    reserved = [*(target_pieces(target for _, target in config.pairs) if config.directions else []), *marks]
+    tokenizer = SubwordTokenizer.learn(texts, vocabulary or vocab_size_for(n_pairs), config.tokenizer, reserved)
     if vocabulary and tokenizer.vocab_size < vocabulary:
         raise UserError(
             f"the corpus is too small for a vocabulary of {vocabulary:,} pieces: it yields {tokenizer.vocab_size:,}; "
@@ -227,7 +257,7 @@ def _tokenizer(
 
 
 class _EncodedPair(NamedTuple):
-    source_text: str
+    texts: Pair
     source: list[int]
     target: list[int]
     heads: list[int] | None = None  # of the source, with dependency trees
@@ -235,12 +265,16 @@ class _EncodedPair(NamedTuple):
     def fits(self, max_length: int) -> bool:
         return max(len(self.source), len(self.target)) <= max_length
 
+    def with_prefix(self, ids: list[int]) -> "_EncodedPair":
+        return self._replace(source=[*ids, *self.source]) if ids else self
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _EncodedSegment:
-    """How many pairs of a segment were written."""
+    """How many pairs of a segment were written in one way."""
 
-    corpus: int
+    way: Way
+    shard: int
     n_train: int
     n_valid: int
     n_too_long: int
@@ -255,43 +289,69 @@ class _Encoder:
     config: DataConfig
     spool: Spool
     held_out: frozenset[int]
+    ways: Sequence[Way]
     marks: Mapping[int, str]  # of corpora, by their number
 
-    def encode_segment(self, segment: SpoolSegment) -> _EncodedSegment:
-        """Write a shard of training pairs, and one of the pairs whose source is held out."""
+    def encode_segment(self, segment: SpoolSegment) -> list[_EncodedSegment]:
+        """Write the shards of a segment for every way in which it is trained."""
         tokenizer = self._load_tokenizer()
-        mark = self._mark_ids(segment.corpus, tokenizer)
-        train, valid = (self._writer(split, tokenizer, segment.number) for split in ("train", "valid"))
-        n_too_long = 0
+        return [self._encode_way(segment, way, tokenizer) for way in self.ways if way.corpus == segment.corpus]
+
+    def _encode_way(self, segment: SpoolSegment, way: Way, tokenizer: SubwordTokenizer) -> _EncodedSegment:
+        """Write a shard of training pairs, and one of the pairs that are held out."""
+        shard = segment.number + (len(self.spool.segments) if way.is_reversed else 0)
+        train, valid = (self._writer(split, tokenizer, shard) for split in ("train", "valid"))
+        prefix, mark, n_too_long = prefix_of(way, tokenizer), self._mark_ids(segment.corpus, tokenizer), 0
         with train, valid:
-            for pair in _encode(self.spool.read(segment), tokenizer, self.config):
-                source = [*mark, *pair.source]
-                if max(len(source), len(pair.target)) > self.config.max_length:
+            for pair in _encode(turned(self.spool.read(segment), way.is_reversed), tokenizer, self.config):
+                marked = pair.with_prefix(mark)
+                if not marked.fits(self.config.max_length - len(prefix)):
                     n_too_long += 1
-                elif fingerprint(pair.source_text) not in self.held_out:
-                    train.add(source, pair.target, pair.heads)
+                elif not self._is_held_out(pair, way):
+                    train.add(*marked.with_prefix(prefix)[1:])
                 elif segment.corpus not in self.marks:  # no synthetic pair is for validation
-                    valid.add(source, pair.target, pair.heads)
+                    valid.add(*marked.with_prefix(prefix)[1:])
         return _EncodedSegment(
-            corpus=segment.corpus,
+            way=way,
+            shard=shard,
             n_train=train.n_pairs,
             n_valid=valid.n_pairs,
             n_too_long=n_too_long,
             target_tokens=train.target_tokens,
         )
 
-    def encode_valid(self, pairs: Iterable[RawPair]) -> int:
+    def _is_held_out(self, pair: _EncodedPair, way: Way) -> bool:
+        """Return whether the source of a pair is held out; in several directions, whether one of its sides is."""
+        return any(fingerprint(text) in self.held_out for text in pair.texts[: 2 if way.direction else 1])
+
+    def encode_valid(self, pairs: Iterable[RawPair], way: Way | None = None, number: int = 0) -> int:
         """Write a shard of validation pairs, normalized but not cleaned, and return how many there are."""
         tokenizer = self._load_tokenizer()
-        with self._writer("valid", tokenizer, len(self.spool.segments)) as valid:
+        prefix = prefix_of(way, tokenizer) if way else []
+        with self._writer("valid", tokenizer, len(self.spool.segments) + number) as valid:
             for pair in _encode(decoded_pairs(pairs, self.config.unicode), tokenizer, self.config):
-                if pair.fits(self.config.max_length):
-                    valid.add(pair.source, pair.target, pair.heads)
+                if pair.fits(self.config.max_length - len(prefix)):
+                    valid.add(*pair.with_prefix(prefix)[1:])
         return valid.n_pairs
 
     def _mark_ids(self, corpus: int, tokenizer: SubwordTokenizer) -> list[int]:
         """Return the ids before each source of a corpus; with dependency trees, ids are words, which a mark is not."""
         return [] if self.config.tree else mark_ids(self.marks.get(corpus, ""), tokenizer)
+
+    def mix_valid(self, text: ParallelText, encoded: Iterable[_EncodedSegment]) -> int:
+        """Write the validation pairs of all directions, spread evenly, and return how many there are."""
+        counts = [(one.way.direction, one.n_valid) for one in sorted(encoded, key=lambda one: one.shard)]
+        if text.valid_corpora:
+            corpora = [(list(pairs), languages) for pairs, languages in text.valid_corpora]
+            ways = ways_of(len(corpora), [languages for _, languages in corpora], text.both_ways)
+            counts = [
+                (way.direction, self.encode_valid(turned(corpora[way.corpus][0], way.is_reversed), way, number))
+                for number, way in enumerate(ways)
+            ]
+        known = list(self.config.directions)
+        labels = [known.index(direction) for direction, n_pairs in counts for _ in range(n_pairs)]
+        mix_directions(self.folder, "valid", labels, self._load_tokenizer().vocab_size)
+        return len(labels)
 
     def _load_tokenizer(self) -> SubwordTokenizer:
         return SubwordTokenizer.load(self.folder / "tokenizer.json")
@@ -306,6 +366,6 @@ def _encode(pairs: Iterable[Pair], tokenizer: SubwordTokenizer, config: DataConf
         target_ids = tokenizer.encode_target_batch(targets)
         if config.tree:
             source_ids, heads = zip(*encode_with_heads(tokenizer, sources), strict=True)
-            yield from map(_EncodedPair, sources, source_ids, target_ids, heads)
+            yield from map(_EncodedPair, chunk, source_ids, target_ids, heads)
         else:
-            yield from map(_EncodedPair, sources, tokenizer.encode_batch(sources), target_ids)
+            yield from map(_EncodedPair, chunk, tokenizer.encode_batch(sources), target_ids)

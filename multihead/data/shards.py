@@ -39,6 +39,7 @@ class CorpusPart:
     pairs: int
     target_tokens: int  # including end symbols
     weight: float  # how often its pairs come in an epoch
+    direction: str = ""  # in a model of several directions
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,7 +61,7 @@ class CorpusSummary:
     file_sums: list[str] = field(default_factory=list)
     settings: dict[str, object] = field(default_factory=dict)  # see `prepare.preparation_settings`
     asked_vocabulary: str = ""  # see `prepare.requested_vocabulary`
-    # If rehearsal or marked corpora changed the weights.
+    # If rehearsal, marked corpora or several directions changed the weights.
     asked_weights: list[float] = field(default_factory=list)  # of the new corpora
     rehearsal: str = ""  # see `rehearsal.Rehearsal.identity`
 
@@ -70,13 +71,22 @@ class CorpusSummary:
         for name in ("asked_weights", "rehearsal"):
             if not document[name]:
                 del document[name]
+        for part in document["parts"]:
+            if not part["direction"]:
+                del part["direction"]
         return json.dumps(document, indent=2) + "\n"
 
     def matches(self, text: ParallelText) -> bool:
         """Return whether it was made from this text with these weights; older folders know only the files' sizes."""
         weights = self.asked_weights or [part.weight for part in self.parts]
         same_files = self.file_sums == text.sums if self.file_sums else self.file_sizes == text.sizes
-        return same_files and weights in ([], [weight for _, weight in text.corpora()])
+        same_directions = set(self.directions) == set(text.directions)
+        return same_files and same_directions and weights in ([], [weight for _, weight in text.corpora()])
+
+    @property
+    def directions(self) -> list[str]:
+        """The direction of each part; none in a model of one pair of languages."""
+        return [part.direction for part in self.parts if part.direction]
 
     def known_settings(self) -> dict[str, object]:
         """Return the settings that the corpus was made with, by dotted name, as far as they were recorded."""
@@ -90,12 +100,20 @@ class CorpusSummary:
 
     def lines(self) -> list[str]:
         """Return the sizes as lines for the user."""
-        weighted = [f"{part.pairs:,} pairs with weight {part.weight:g}" for part in self.parts if len(self.parts) > 1]
+        weighted = [
+            f"{part.pairs:,} pairs {part.direction + ' ' if part.direction else ''}with weight {part.weight:g}"
+            for part in self.parts
+            if len(self.parts) > 1
+        ]
         return [
             f"{self.train_pairs:,} training pairs, {self.valid_pairs:,} validation pairs, "
             f"{self.vocab_size:,} pieces in the vocabulary",
-            *([f"{len(weighted)} corpora: {', '.join(weighted)}"] if weighted else []),
+            *([f"{len(weighted)} {self._name_of_parts}: {', '.join(weighted)}"] if weighted else []),
         ]
+
+    @property
+    def _name_of_parts(self) -> str:
+        return "corpora and directions" if self.directions else "corpora"
 
 
 def is_corpus(folder: Path) -> bool:
@@ -228,6 +246,11 @@ class Shards:
             self._tokens = [tokens & ((1 << ID_BITS) - 1) for tokens in self._tokens]
         self._starts = list(accumulate((len(ends) for ends in self._ends), initial=0))
         self.parts = parts
+        labels = labels_file(folder, split)
+        # The number of the direction of each pair; only validation pairs of several directions have them.
+        self.labels: list[int] = _open_array(labels, n_dimensions=1).tolist() if labels.exists() else []
+        if self.labels and len(self.labels) != len(self):
+            raise _damaged(folder, f"{labels.name} is not about these pairs")
 
     def __len__(self) -> int:
         return self._starts[-1]
@@ -267,6 +290,11 @@ class Shards:
                 before = ends[low - 1, 1] if low else 0
                 lengths.append(np.diff(ends[low:high].ravel(), prepend=before).reshape(-1, 2).astype(np.int32))
         return np.concatenate(lengths)
+
+
+def labels_file(folder: Path, split: str) -> Path:
+    """Return the file with the direction of each pair of a split."""
+    return folder / f"{split}.directions.npy"
 
 
 def _beside(ends: Path, kind: str) -> Path:

@@ -22,8 +22,12 @@ from multihead.storage.arrays import Arrays
 from multihead.storage.model_folder import ModelFolder
 from multihead.text.tokenizer import SubwordTokenizer
 
-FIXED_DATA_FIELDS = ("data.tokenizer", "data.tree")  # of the text, but properties of the vocabulary and the shape
-VOCABULARY_FIELDS = ("model.vocab_size", "data.tokenizer")
+FIXED_DATA_FIELDS = (
+    "data.tokenizer",
+    "data.tree",
+    "data.directions",
+)  # of the text, but properties of the vocabulary and the shape
+VOCABULARY_FIELDS = ("model.vocab_size", "data.tokenizer", "data.directions")
 IMPORTED_DATA_FIELDS = ("data.unicode",)  # an imported vocabulary has its own normalization
 SHORTLIST_FOLDER = "start"  # copy of the base model's shortlist in a run, which outlives the base model
 
@@ -49,6 +53,11 @@ class BaseModel:
         elif self.is_imported:
             fixed |= set(IMPORTED_DATA_FIELDS)
         return {name: value for name, value in settings.items() if name in fixed}
+
+    @property
+    def has_one_direction(self) -> bool:
+        """Whether its vocabulary cannot say which language to translate into."""
+        return not self.new_vocabulary and not self.config.data.directions
 
     @property
     def is_imported(self) -> bool:

@@ -133,10 +133,10 @@ def _prepare_sample(request: TrainingRequest, draft: RunConfig, base: BaseModel 
     n_lines, vocabulary = sum(counts), vocabulary_of(request, base)
     rehearsal = find_rehearsal(request, base, draft.data)
     if n_lines <= SAMPLE:
-        text = request.text(draft.data.languages)
+        text = request.text(draft.data)
         return Corpus(folder, prepare(text, folder, draft.data, vocabulary, rehearsal=rehearsal))
     tokenizer = vocabulary if isinstance(vocabulary, SubwordTokenizer) else None
-    sample = _sample(request.text(draft.data.languages), [math.ceil(SAMPLE * count / n_lines) for count in counts])
+    sample = _sample(request.text(draft.data), [math.ceil(SAMPLE * count / n_lines) for count in counts])
     summary = prepare(sample, folder, draft.data, tokenizer, rehearsal=rehearsal)
     scale = n_lines / SAMPLE
     if isinstance(vocabulary, SubwordTokenizer):

@@ -2,8 +2,10 @@
 
 import math
 import time
+from bisect import bisect_right
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from itertools import accumulate
 from typing import NamedTuple
 
 import numpy as np
@@ -57,8 +59,21 @@ def learn_shortlists(shards: Shards, vocab_size: int, vary: Vary | None = None) 
     With `vary` a second lexicon is learned from a variant of each pair, since the noisy sources that a model is trained
     on need candidates too. The two are separate, so that variants do not displace the candidates of the plain pairs.
     """
-    plain = [shards[pair] for pair in _sample(shards, vocab_size, MAX_LINKS)]
-    return [_learn(pairs, vocab_size) for pairs in (plain, *([list(map(vary, plain))] if vary else []))]
+    plain = [[shards[pair] for pair in pairs] for pairs in _by_direction(shards, vocab_size)]
+    varied = [list(map(vary, pairs)) for pairs in plain] if vary else []
+    return [_learn(pairs, vocab_size) for pairs in (*plain, *varied)]
+
+
+def _by_direction(shards: Shards, vocab_size: int) -> list[list[int]]:
+    """Return a sample of pairs, in a list for each direction: a word has other translations in each of them."""
+    sample = _sample(shards, vocab_size, MAX_LINKS)
+    if not any(part.direction for part in shards.parts):
+        return [sample]
+    ends = list(accumulate(part.pairs for part in shards.parts))
+    groups: dict[str, list[int]] = {}
+    for pair in sample:
+        groups.setdefault(shards.parts[bisect_right(ends, pair)].direction, []).append(pair)
+    return list(groups.values())
 
 
 def learning_seconds(shards: Shards, vocab_size: int, vary: Vary | None = None) -> float:

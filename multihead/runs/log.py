@@ -31,6 +31,8 @@ _SHOWN = {
     "published_bleu": "published BLEU {:.1f}",
 }
 
+OF_DIRECTION = "valid_bleu."  # begins the name of BLEU in one direction
+
 
 class TrainingLog:
     """Writes metrics to log.jsonl and TensorBoard, and shows progress on the terminal while it is open as a context.
@@ -90,6 +92,12 @@ class TrainingLog:
         shown = " · ".join(
             template.format(metrics[name], n_bleu_pairs=n_pairs) for name, template in _SHOWN.items() if name in metrics
         )
+        of_directions = [
+            f"{name.removeprefix(OF_DIRECTION)} {value:.1f}"
+            for name, value in metrics.items()
+            if name.startswith(OF_DIRECTION)
+        ]
+        shown += f" ({', '.join(of_directions)})" if of_directions else ""
         if self._console.is_terminal and "loss" in metrics:
             self._progress.update(self._task, metrics=shown, left=seconds_left)
         else:

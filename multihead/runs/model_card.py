@@ -1,12 +1,15 @@
 """The model card: shape, data, training cost and scores of a published model."""
 
 import shlex
+from collections.abc import Sequence
 from pathlib import Path
 
+from multihead.config.directions import Languages
 from multihead.config.schema import RunConfig
 from multihead.data.cleaning import DROP_REASONS
 from multihead.data.shards import CorpusSummary
 from multihead.storage.model_folder import Provenance
+from multihead.text.target_languages import target_pieces
 
 UNKNOWN_LICENSE = "not given (`--set data.license=...`); fill it in before you share the model"
 
@@ -14,11 +17,14 @@ UNKNOWN_LICENSE = "not given (`--set data.license=...`); fill it in before you s
 def write_card(name: str, config: RunConfig, summary: CorpusSummary, provenance: Provenance) -> str:
     """Return the README.md of a model folder."""
     model, data, start = config.model, config.data, config.train.base_model
-    languages = f"{data.source_lang or '?'} → {data.target_lang or '?'}"
+    languages = ", ".join(f"{source or '?'} → {target or '?'}" for source, target in data.pairs)
+    option = f" --to {data.pairs[0][1]}" if data.directions else ""
     return "\n".join(
         [
             f"# {name}: {languages}\n",
-            f'A Transformer trained with Multihead. Translate with `multihead translate {shlex.quote(name)} "..."`.\n',
+            "A Transformer trained with Multihead. "
+            f'Translate with `multihead translate {shlex.quote(name)}{option} "..."`.\n',
+            *(_directions_note(data.pairs) if data.directions else []),
             "## Shape\n",
             f"- {model.encoder_layers} + {model.decoder_layers} layers, d_model {model.d_model}, d_ff {model.d_ff}, "
             f"{model.n_heads} heads, {model.norm}-norm, {model.positions} positions",
@@ -48,6 +54,14 @@ def write_card(name: str, config: RunConfig, summary: CorpusSummary, provenance:
             "",
         ]
     )
+
+
+def _directions_note(pairs: Sequence[Languages]) -> list[str]:
+    pieces = ", ".join(f"`{piece}`" for piece in target_pieces(target for _, target in pairs))
+    return [
+        f"The language to translate into is chosen with `--to`. In the model, and in exports of it, a source begins "
+        f"with the piece of that language: {pieces}.\n"
+    ]
 
 
 def _listed(*parts: str | None) -> str:

@@ -3,13 +3,16 @@
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from statistics import fmean
 from typing import NamedTuple
 
+from multihead.config.directions import languages_of
 from multihead.config.schema import BEAM, SearchConfig, TrainConfig
 from multihead.console import Log
 from multihead.data.augment import noisy_copies
 from multihead.data.shards import Shards, corpus_identity, read_summary
 from multihead.errors import UserError
+from multihead.evaluation.by_direction import positions_of
 from multihead.evaluation.calibration import MIN_PAIRS, calibrate
 from multihead.evaluation.metrics import scores
 from multihead.hardware.device import matmul_flops
@@ -75,7 +78,7 @@ def publish(trainer: Trainer, validator: Validator, output: Path, log: Log) -> P
     tuned = tuner.tune(trainer.config.train, _learn_shortlists(trainer, output))
     pairs = validator.translate(N_SCORED, SearchConfig().of_model(tuned.search), tuned.shortlist)
     if len(pairs) >= MIN_PAIRS:
-        log_probs, translations, references = zip(*(pair[1:] for pair in pairs), strict=True)
+        log_probs, translations, references = zip(*(pair[1:4] for pair in pairs), strict=True)
         tuned = tuned.calibrated(*calibrate(log_probs, translations, references))
     provenance = _provenance(trainer, pairs, candidate, output / "data")
     card = write_card(output.name, trainer.config, read_summary(output / "data"), provenance)
@@ -168,6 +171,7 @@ def _validation_text(validator: Validator) -> ValidationText:
         references=[decode(target.tolist()) for _, target in pairs],
         source_lang=validator.config.source_lang,
         target_lang=validator.config.target_lang,
+        directions=[validator.direction_of(pair) for pair in range(len(pairs))] if shards.labels else [],
     )
 
 
@@ -196,7 +200,6 @@ def _provenance(trainer: Trainer, pairs: Sequence[TranslatedPair], candidate: Ca
     """Return how the model was made, what it cost and how its translations of validation pairs score."""
     state, config = trainer.state, trainer.config
     capacity = trainer.group.world_size * matmul_flops(trainer.device)
-    name = f"validation, {len(pairs)} sentences"
     return Provenance(
         steps=state.step,
         published=candidate.name,
@@ -210,10 +213,23 @@ def _provenance(trainer: Trainer, pairs: Sequence[TranslatedPair], candidate: Ca
         flops_by_time=state.seconds * capacity,
         flops_counted=counted_flops(config.model, state.tokens_seen),
         validation={"loss": candidate.loss, "perplexity": perplexity(candidate.loss)},
-        scores=tuple(
-            PublishedScore(set=name, **asdict(score))
-            for score in scores(
-                [pair.translation for pair in pairs], [pair.reference for pair in pairs], config.data.target_lang
-            )
-        ),
+        scores=_scores(pairs, config.data.target_lang),
     )
+
+
+def _scores(pairs: Sequence[TranslatedPair], target_lang: str) -> tuple[PublishedScore, ...]:
+    """Return the scores of translations of validation pairs; of several directions the mean BLEU comes first."""
+    by_direction = positions_of([pair.direction for pair in pairs])
+    published: list[PublishedScore] = []
+    for direction, places in sorted(by_direction.items()):
+        own = [pairs[place] for place in places]
+        target = languages_of(direction)[1] if direction else target_lang
+        name = f"validation{' ' if direction else ''}{direction}, {len(own)} sentences"
+        found = scores([pair.translation for pair in own], [pair.reference for pair in own], target)
+        published += [PublishedScore(set=name, **asdict(score)) for score in found]
+    if len(by_direction) > 1:
+        bleu = [score for score in published if score.name == "BLEU"]
+        name = f"validation, mean of {len(by_direction)} directions"
+        mean = PublishedScore(set=name, name="BLEU", value=fmean(one.value for one in bleu), signature="mean")
+        published.insert(0, mean)
+    return tuple(published)

@@ -42,6 +42,8 @@ def _problem(request: TrainingRequest, base: BaseModel | None, config: DataConfi
     if base.new_vocabulary:
         return f"the text of {base.name} is prepared with another vocabulary than the new one"
     summary = read_summary(data)
+    if config.directions or summary.directions:
+        return "text of several directions is not mixed; give the old text with --corpus as well"
     if [summary.source_lang, summary.target_lang] != config.languages:
         return f"{base.name} was trained on other languages"
     return None

@@ -1,25 +1,31 @@
 """What a user asks for: text, a folder to write, and settings as they were given."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from multihead.config.directions import Languages, languages_of
 from multihead.config.presets import preset
 from multihead.config.resolve import Layer, Source, user_layers, value_of
 from multihead.config.schema import DataConfig, Settings
 from multihead.data import embedded_corpus
+from multihead.data.corpus_languages import among, corpus_languages
+from multihead.data.directions import ways_of
 from multihead.data.parallel_text import (
     Files,
     ParallelText,
+    SeveralLanguages,
     as_list,
     check_corpus_not_swapped,
     check_not_swapped,
     from_files,
     guess_languages,
+    in_several_directions,
 )
 from multihead.data.readers.corpus import find_pair_languages
 from multihead.errors import UsageError
 from multihead.tasks.task import Task
+from multihead.text.language import name_of
 
 MODEL_VOCAB = "model.vocab_size"
 BASE_MODEL = "train.base_model"
@@ -27,6 +33,7 @@ NEW_VOCABULARY = "train.new_vocabulary"
 REHEARSE = "data.rehearse"
 TASK_PRESET = "tiny"  # on which the settings of tasks build
 LANGUAGES = ("data.source_lang", "data.target_lang")
+DIRECTIONS = "data.directions"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,8 +48,10 @@ class TrainingRequest:
     target: Files | None = None
     corpora: Sequence[Path] = ()  # files that contain both sides, such as TMX
     weights: Sequence[float] = ()  # how often the pairs of each source, then of each corpus, occur in an epoch; or 1
-    valid_source: Path | None = None
-    valid_target: Path | None = None
+    valid_source: Files | None = None  # one pair of files, or one for each direction
+    valid_target: Files | None = None
+    both_ways: bool = False  # a model that translates in the other direction as well
+    languages: Sequence[Languages] = ()  # of each corpus, or of all; empty: by options, names and headers of files
     data: Path | None = None  # a corpus made by `multihead prepare`
     task: Task | None = None  # a task in place of text
     preset: str | None = None
@@ -59,6 +68,10 @@ class TrainingRequest:
             raise UsageError("--data is a prepared corpus; --source, --corpus and --valid-source exclude it")
         if self.valid_source and not self.has_text:
             raise UsageError("--valid-source requires --source or --corpus")
+        if self.both_ways and (self.data or self.task):
+            raise UsageError("--both-ways is for text to prepare; --data and --task exclude it")
+        if len(self.languages) not in (0, len(as_list(self.source)) + len(self.corpora)):
+            raise UsageError("give --source-lang and --target-lang once, or once for every --source and --corpus")
         layers = user_layers(self.preset, self.run_file, self.settings, self.options)
         if self.task:
             layers = [*self._task_layers(self.task, layers), *layers]
@@ -82,26 +95,84 @@ class TrainingRequest:
         """Whether the user gave text to prepare."""
         return bool(self.source or self.corpora or self.task)
 
-    def text(self, languages: Sequence[str] = ()) -> ParallelText:
-        """Return the raw text to prepare; `languages` choose the sides of corpora that contain both."""
+    def text(self, data: DataConfig | None = None) -> ParallelText:
+        """Return the raw text to prepare; the settings say which languages and directions the run has."""
+        data = data or DataConfig()
         if self.task:
             return self.task.text
+        several = self._several(data) if data.directions else None
         if not self.has_text:
-            return embedded_corpus.embedded_text()
+            return in_several_directions(embedded_corpus.embedded_text(), several)
         valid = (self.valid_source, self.valid_target) if self.valid_source and self.valid_target else None
-        return from_files(self.source, self.target, valid, self.weights, self.corpora, languages)
+        return from_files(self.source, self.target, valid, self.weights, self.corpora, data.languages, several)
+
+    def corpus_languages(self, data: DataConfig | None = None) -> list[Languages]:
+        """Return the languages of each corpus; where nothing tells them, those of the settings."""
+        if not self.has_text:
+            return [(str(embedded_corpus.LANGUAGES[LANGUAGES[0]]), str(embedded_corpus.LANGUAGES[LANGUAGES[1]]))]
+        sources, targets = as_list(self.source), as_list(self.target)
+        found = corpus_languages(sources, targets, self.corpora, self.languages or [self._given_languages()])
+        default = (data.source_lang, data.target_lang) if data else ("", "")
+        return [pair if all(pair) else default for pair in found]
+
+    def _given_languages(self) -> Languages:
+        source, target = (str(value_of(self.layers, name) or "") for name in LANGUAGES)
+        return source, target
+
+    def _several(self, data: DataConfig) -> SeveralLanguages:
+        """Return the languages of all corpora, as the directions of the run name them."""
+
+        def known(pairs: Iterable[Languages]) -> list[Languages]:
+            return [self._known(pair, data) for pair in pairs]
+
+        sources, targets = as_list(self.valid_source), as_list(self.valid_target)
+        given = self.corpus_languages(data)[:1] if len(sources) == 1 else []
+        valid = known(corpus_languages(sources, targets, [], given)) if sources else []
+        return SeveralLanguages(corpora=known(self.corpus_languages(data)), both_ways=self.both_ways, valid=valid)
+
+    def _known(self, languages: Languages, data: DataConfig) -> Languages:
+        found = [among(languages, data.pairs)]
+        if self.both_ways:
+            found.append(among(languages[::-1], data.pairs))
+        if None in found:
+            missing = languages if found[0] is None else languages[::-1]
+            raise UsageError(
+                f"the text is {name_of(missing[0])} to {name_of(missing[1])}, but the directions of the model are "
+                f"{', '.join(data.directions)}"
+            )
+        return found[0] or languages
 
     def check_languages(self, data: DataConfig) -> None:
         """Refuse files whose languages are those of the run, but the other way round."""
         pairs = list(zip(as_list(self.source or []), as_list(self.target or []), strict=False))
-        if self.valid_source and self.valid_target:
-            pairs.append((self.valid_source, self.valid_target))
-        for source, target in pairs:
+        valid_pairs = list(zip(as_list(self.valid_source), as_list(self.valid_target), strict=False))
+        if data.directions:
+            several = self._several(data) if self.has_text else SeveralLanguages(corpora=[])
+            files = [*zip(pairs, several.corpora, strict=False), *zip(valid_pairs, several.valid, strict=False)]
+            of_corpora = several.corpora[len(pairs) :]
+        else:
+            files = [(pair, (data.source_lang, data.target_lang)) for pair in [*pairs, *valid_pairs]]
+            of_corpora = [(data.source_lang, data.target_lang)] * len(self.corpora)
+        for (source, target), languages in files:
             if source.is_file() and target.is_file():  # a missing file is refused when it is opened
-                check_not_swapped(source, target, data.source_lang, data.target_lang)
-        for file in self.corpora:
+                check_not_swapped(source, target, *languages)
+        for file, languages in zip(self.corpora, of_corpora, strict=False):
             if file.is_file():
-                check_corpus_not_swapped(file, data.languages)
+                check_corpus_not_swapped(file, languages)
+
+    def directions(self) -> tuple[str, ...]:
+        """Return the directions of a model of several languages; none for one pair of languages."""
+        if self.data or self.task or not (self.both_ways or len(as_list(self.source)) + len(self.corpora) > 1):
+            return ()
+        if any(not file.exists() for file in [*as_list(self.source), *as_list(self.target), *self.corpora]):
+            return ()  # refused when it is opened
+        found = self.corpus_languages()
+        if self.both_ways and not all(map(all, found)):
+            raise UsageError("--both-ways needs the languages of the text: add --source-lang and --target-lang")
+        if not self.both_ways and len(set(found)) == 1:
+            return ()
+        names = ways_of(len(found), found, self.both_ways)
+        return tuple(dict.fromkeys(way.direction for way in names))
 
     def language_layer(self) -> Layer:
         """Return the languages that the names of the files tell; those of a prepared corpus are recorded in it."""
@@ -109,11 +180,14 @@ class TrainingRequest:
             return Layer(Source.DEFAULT, {}, "corpus")
         if self.task:
             return Layer(Source.DEFAULT, {}, f"task {self.task.name}")
+        if directions := self.directions():
+            first = languages_of(directions[0])
+            settings = dict(zip(LANGUAGES, first, strict=True)) | {DIRECTIONS: directions}
+            return Layer(Source.DEFAULT, settings, "corpora")
         if not self.has_text:
             return Layer(Source.DEFAULT, embedded_corpus.LANGUAGES, "embedded corpus")
         if not self.source or not self.target:
-            given = [str(value_of(self.layers, name) or "") for name in LANGUAGES]
-            codes = find_pair_languages(self.corpora[0], given)
+            codes = find_pair_languages(self.corpora[0], self._given_languages())
             return Layer(Source.DEFAULT, dict(zip(LANGUAGES, codes, strict=True)), self.corpora[0].name)
         known = {name: code for name, code in guess_languages(self.source, self.target).items() if code}
         return Layer(Source.DEFAULT, known, "file names")

@@ -87,7 +87,7 @@ def prepare_corpus(request: TrainingRequest, log: Log) -> CorpusSummary:
     base, layers = _initial_layers(request)
     draft = resolve(layers).config
     request.check_languages(draft.data)
-    text, rehearsal = request.text(draft.data.languages), find_rehearsal(request, base, draft.data, log)
+    text, rehearsal = request.text(draft.data), find_rehearsal(request, base, draft.data, log)
     return prepare(text, request.output, draft.data, vocabulary_of(request, base), log, rehearsal)
 
 
@@ -133,6 +133,11 @@ def _initial_layers(request: TrainingRequest) -> tuple[BaseModel | None, list[La
     name = value_of(request.layers, BASE_MODEL)
     base = open_base_model(str(name), bool(value_of(request.layers, NEW_VOCABULARY))) if name else None
     layers = base.apply_to(request.layers) if base else request.layers
+    if base and base.has_one_direction and request.directions():
+        raise UsageError(
+            f"{base.name} translates one pair of languages: its vocabulary has no pieces that name the others. Add "
+            "--new-vocabulary, or leave out --from"
+        )
     if request.data:
         if base:
             base.check_vocabulary(request.data)
@@ -175,7 +180,7 @@ def _corpus_for_run(request: TrainingRequest, draft: RunConfig, base: BaseModel 
         folder = _prepared_folder(request.data, data)
         check_corpus(folder)
         return Corpus(folder, read_summary(folder))
-    text, vocabulary = request.text(draft.data.languages), vocabulary_of(request, base)
+    text, vocabulary = request.text(draft.data), vocabulary_of(request, base)
     if text.description:
         log(text.description)
     remove_link(data)  # an interrupted command linked a prepared corpus
@@ -301,7 +306,8 @@ def _check_corpus(request: TrainingRequest, stored: RunConfig) -> None:
     if not known and (data / "corpus.json").exists():  # a run of an older version
         known = corpus_identity(data)
     is_same = corpus_identity(folder) == known if known else _has_vocabulary(request.output, stored, folder)
-    if not is_same or (request.has_text and not summary.matches(request.text(stored.data.languages))):
+    is_same &= not request.both_ways or stored.data.has_several_directions
+    if not is_same or (request.has_text and not summary.matches(request.text(stored.data))):
         raise UserError(f"{request.output} contains a run on different data; use another --output")
 
 

@@ -5,10 +5,11 @@ The paper chose an exponent of 0.6 on its development set (§6.1); other corpora
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
+from multihead.config.directions import languages_of
 from multihead.config.schema import ALPHA, BEAM, ModelSearch, SearchConfig, TrainConfig
-from multihead.evaluation.metrics import bleu
+from multihead.evaluation.by_direction import mean_bleu
 from multihead.inspection.attention_maps import best_alignment_layer
 from multihead.inspection.record import record
 from multihead.model.transformer import Transformer
@@ -37,6 +38,7 @@ class ValidationText:
     references: list[str]
     source_lang: str
     target_lang: str
+    directions: list[str] = field(default_factory=list)  # of each pair, in a model of several directions
 
     def first(self, n_sentences: int) -> "ValidationText":
         """Return the first pairs."""
@@ -45,6 +47,7 @@ class ValidationText:
             segments=self.segments[:n_sentences],
             sources=self.sources[:n_sentences],
             references=self.references[:n_sentences],
+            directions=self.directions[:n_sentences],
         )
 
 
@@ -103,7 +106,12 @@ class Tuner:
 
     def _has_documents(self) -> bool:
         """Return whether most lines have several sentences; such a model translates lines as a whole."""
-        several = [len(split_sentences(source, self._text.source_lang)[0]) > 1 for source in self._text.sources]
+        languages = [languages_of(name)[0] for name in self._text.directions]
+        languages = languages or [self._text.source_lang] * len(self._text.sources)
+        several = [
+            len(split_sentences(source, language)[0]) > 1
+            for source, language in zip(self._text.sources, languages, strict=True)
+        ]
         return sum(several) > len(several) / 2
 
     def _score(self, config: SearchConfig, words: Shortlist | None) -> float:
@@ -113,7 +121,8 @@ class Tuner:
         return TorchEngine([self._model], words).search(self._text.segments, config)
 
     def _bleu(self, hypotheses: list[list[int]]) -> float:
-        return bleu(translated(self._tokenizer, hypotheses), self._text.references, self._text.target_lang)
+        text = self._text
+        return mean_bleu(translated(self._tokenizer, hypotheses), text.references, text.directions, text.target_lang)
 
 
 def translated(tokenizer: SubwordTokenizer, hypotheses: list[list[int]]) -> list[str]:

@@ -165,7 +165,7 @@ class ModelFolder:
         """Read the detector of the model's languages; None if it has none, or one of other languages."""
         check_loaded(self.path, LANGUAGES)
         detector = load_detector(self.path)
-        languages = {language for language in self.config.data.languages if language}
+        languages = set(self.config.data.all_languages)
         return detector if detector and len(languages) > 1 and languages <= set(detector.languages) else None
 
     @property
@@ -187,7 +187,7 @@ class ModelFolder:
         config = self.config
         return {
             "model": self.root.name,
-            "languages": f"{config.data.source_lang or '?'} to {config.data.target_lang or '?'}",
+            "languages": ", ".join(f"{source or '?'} to {target or '?'}" for source, target in config.data.pairs),
             "parameters": self.n_parameters,
             "shape": asdict(config.model),
             "tokenizer": f"{config.data.tokenizer}, {config.model.vocab_size} pieces",

@@ -94,13 +94,13 @@ class LanguageDetector:
             for detector in reversed(detectors)
             for language, row in zip(detector.languages, detector.log_probs, strict=True)
         }
-        if not all(language in rows for language in languages):
+        if not all(language.lower() in rows for language in languages):
             return None
         threshold = max(detector.threshold for detector in detectors)
         return replace(
             self,
             languages=list(languages),
-            log_probs=np.stack([rows[language] for language in languages]),
+            log_probs=np.stack([rows[language.lower()] for language in languages]),
             threshold=threshold,
         )
 
@@ -116,6 +116,18 @@ class LanguageDetector:
         one, other = self.languages.index(language), self.languages.index(rather_than)
         scores, lengths = self.scores([text])
         return bool(scores[0, one] - scores[0, other] > self.threshold * (lengths[0] + SLACK))
+
+    def language_other_than(self, expected: Sequence[str], text: str) -> str | None:
+        """Return the language of a text if it is clearly in none of the expected ones."""
+        others = [language for language in self.languages if language not in expected]
+        known = [language for language in expected if language in self.languages]
+        if not others or not known:
+            return None
+        scores, lengths = self.scores([text])
+        score_of = dict(zip(self.languages, scores[0].tolist(), strict=True))
+        best = max(others, key=score_of.__getitem__)
+        margin = score_of[best] - max(score_of[language] for language in known)
+        return best if margin > self.threshold * (lengths[0] + SLACK) else None
 
 
 def _letters(texts: Sequence[str]) -> tuple[NDArray[np.uint32], NDArray[np.int64]]:

@@ -21,6 +21,18 @@ _NAMES = {
     **{"uk": "Ukrainian", "ur": "Urdu", "vi": "Vietnamese", "zh": "Chinese"},
 }
 
+# Their codes of three letters (ISO 639-2 and 639-3), which OPUS-MT uses.
+_LONG_CODES = {
+    **{"afr": "af", "ara": "ar", "bul": "bg", "ben": "bn", "cat": "ca", "ces": "cs", "cze": "cs", "cym": "cy"},
+    **{"dan": "da", "deu": "de", "ger": "de", "ell": "el", "eng": "en", "epo": "eo", "spa": "es", "est": "et"},
+    **{"eus": "eu", "fas": "fa", "pes": "fa", "fin": "fi", "fra": "fr", "fre": "fr", "gle": "ga", "glg": "gl"},
+    **{"heb": "he", "hin": "hi", "hrv": "hr", "hun": "hu", "ind": "id", "isl": "is", "ita": "it", "jpn": "ja"},
+    **{"kor": "ko", "lit": "lt", "lav": "lv", "mkd": "mk", "mlt": "mt", "nld": "nl", "dut": "nl", "nor": "no"},
+    **{"pol": "pl", "por": "pt", "ron": "ro", "rum": "ro", "rus": "ru", "slk": "sk", "slv": "sl", "sqi": "sq"},
+    **{"srp": "sr", "swe": "sv", "swa": "sw", "tam": "ta", "tha": "th", "tur": "tr", "ukr": "uk", "urd": "ur"},
+    **{"vie": "vi", "zho": "zh", "chi": "zh"},
+}
+
 # Frequent words that carry grammar, not meaning. A word that two languages share counts for neither of them.
 _FUNCTION_WORDS = {
     "cs": "a že na se je v to jsem s z do i ale jak co by ne si jsou byl pro po tak jako mi mě jeho když má být které",
@@ -68,6 +80,25 @@ def name_of(code: str) -> str:
 def is_known(code: str) -> bool:
     """Return whether a code is that of a common language, with or without a region."""
     return _base(code) in _NAMES
+
+
+def find_code(wanted: str, codes: Iterable[str]) -> str | None:
+    """Return which of some codes means a language: the same code, or the only one of it with another region or form."""
+    known = list(dict.fromkeys(codes))
+    form = wanted.replace("_", "-").lower()
+    if same := [code for code in known if code.replace("_", "-").lower() == form]:
+        return same[0]
+    alike = [code for code in known if _short(code) == _short(wanted) and (_has_no_region(code) or "-" not in form)]
+    return alike[0] if len(alike) == 1 else None
+
+
+def _short(code: str) -> str:
+    base = _base(code)
+    return _LONG_CODES.get(base, base)
+
+
+def _has_no_region(code: str) -> bool:
+    return _base(code) == code.lower()
 
 
 def looks_like(text: str, language: str, rather_than: str) -> bool:

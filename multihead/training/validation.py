@@ -7,7 +7,7 @@ import torch
 
 from multihead.config.schema import DataConfig, SearchConfig
 from multihead.data.shards import Shards
-from multihead.evaluation.metrics import bleu
+from multihead.evaluation.by_direction import bleu_by_direction, mean_bleu
 from multihead.model.transformer import Transformer
 from multihead.storage.shortlist import Shortlist
 from multihead.text.tokenizer import SubwordTokenizer
@@ -28,6 +28,7 @@ class TranslatedPair(NamedTuple):
     mean_log_prob: float  # of a token of the translation
     translation: str
     reference: str
+    direction: str = ""  # in a model of several directions
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +45,11 @@ class Validator:
         loss = self.loss()
         metrics = {"valid_loss": loss, "valid_perplexity": perplexity(loss)}
         if bleu_sentences:
-            metrics["valid_bleu"] = self.bleu(bleu_sentences)
+            pairs = self.translate(bleu_sentences)
+            metrics["valid_bleu"] = self._bleu(pairs)
+            translations, references, directions = _columns(pairs)
+            by_direction = bleu_by_direction(translations, references, directions) if self.shards.labels else {}
+            metrics |= {f"valid_bleu.{name}": value for name, value in by_direction.items()}
             metrics["valid_bleu_pairs"] = min(bleu_sentences, len(self.shards))
         return metrics
 
@@ -59,11 +64,17 @@ class Validator:
             n_tokens += batch.n_tokens
         return total / n_tokens
 
+    def direction_of(self, pair: int) -> str:
+        """Return the direction of a pair; empty in a model of one pair of languages."""
+        return self.config.directions[self.shards.labels[pair]] if self.shards.labels else ""
+
     def bleu(self, n_pairs: int) -> float:
-        """Return BLEU of greedy translations of the first pairs."""
-        pairs = self.translate(n_pairs)
-        translations, references = [pair.translation for pair in pairs], [pair.reference for pair in pairs]
-        return bleu(translations, references, self.config.target_lang)
+        """Return BLEU of greedy translations of the first pairs; of several directions the mean."""
+        return self._bleu(self.translate(n_pairs))
+
+    def _bleu(self, pairs: list[TranslatedPair]) -> float:
+        translations, references, directions = _columns(pairs)
+        return mean_bleu(translations, references, directions if self.shards.labels else [], self.config.target_lang)
 
     def translate(
         self, n_pairs: int, config: SearchConfig = GREEDY, shortlist: Shortlist | None = None
@@ -80,5 +91,12 @@ class Validator:
                 source, reference = (self.tokenizer.decode(ids.tolist()) for ids in self.shards[pair])
                 best = result.best(1)[0]
                 translation = self.tokenizer.decode(best.tokens)
-                translated[pair] = TranslatedPair(source, mean_log_prob([best]), translation, reference)
+                translated[pair] = TranslatedPair(
+                    source, mean_log_prob([best]), translation, reference, self.direction_of(pair)
+                )
         return [translated[pair] for pair in sorted(translated)]
+
+
+def _columns(pairs: list[TranslatedPair]) -> tuple[list[str], list[str], list[str]]:
+    """Return the translations, references and directions of pairs."""
+    return [one.translation for one in pairs], [one.reference for one in pairs], [one.direction for one in pairs]

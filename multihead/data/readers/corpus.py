@@ -1,5 +1,6 @@
 """A corpus file of any format, by the ending of its name."""
 
+import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -10,6 +11,7 @@ from multihead.data.readers.language_codes import base_codes, find_languages
 from multihead.data.readers.opening import TextPair
 from multihead.errors import UsageError, UserError
 from multihead.text.file_formats import recognize, recognize_binary
+from multihead.text.language import is_known
 from multihead.text.lines import STANDARD_INPUT, file_size
 
 
@@ -70,10 +72,20 @@ def find_pair_languages(path: Path, known: Sequence[str] = ("", "")) -> list[str
     named = [code for code in known if code]
     others = [code for code in codes if not find_languages((code,), tuple(named))]
     bases = base_codes(others)
+    if len(bases) + len(named) != len(known) and not named:
+        bases = languages_in_name(path) or bases
     if len(bases) + len(named) != len(known):
         present = f"it has {', '.join(codes)}" if codes else "the file does not name them"
         raise UserError(f"give the languages of {path} with --source-lang and --target-lang: {present}")
     return [code or bases.pop(0) for code in known]
+
+
+def languages_in_name(path: Path) -> list[str]:
+    """Return the languages that the name of a file has side by side: en and de of europarl.en-de.tsv.gz."""
+    for one, other in re.findall(r"(?<![^\W_])([a-z]{2,3})[-_]([a-z]{2,3})(?![^\W_])", path.name):
+        if one != other and is_known(one) and is_known(other):
+            return [one, other]
+    return []
 
 
 def count_pairs(path: Path, languages: Sequence[str]) -> int:
