@@ -1,5 +1,6 @@
 """Settings: the fields that can be set, and how a run's configuration is combined from them.
 
+directions: names of directions such as en-de.
 fields: validation of values, without pydantic where they fit.
 schema: the dataclasses, their defaults and their validation.
 presets: settings under a name, such as tiny or table3-a-h1.
