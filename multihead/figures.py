@@ -17,7 +17,7 @@ TEXT_COLOR = "0.25"
 
 def new_figure(width: float, height: float) -> "Figure":
     """Return an empty figure of this size in inches."""
-    figure: Figure = require("matplotlib.figure", extra="train").Figure(
+    figure: Figure = require("matplotlib.figure", extra="train", purpose="a picture").Figure(
         figsize=(width, height), layout="constrained", facecolor="white"
     )
     return figure

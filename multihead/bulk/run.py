@@ -123,8 +123,8 @@ def _import_ray(options: BulkOptions) -> Any:
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
     os.environ.setdefault("RAY_BACKEND_LOG_LEVEL", "fatal")  # errors are raised as well
     os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")
-    require("pyarrow.parquet", extra="bulk")
-    require("ray.data", extra="bulk")
+    require("pyarrow.parquet", extra="bulk", purpose="bulk")
+    require("ray.data", extra="bulk", purpose="bulk")
     return require("ray", extra="bulk")
 
 

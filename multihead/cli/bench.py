@@ -69,6 +69,7 @@ def bench_serve_command(
 ) -> None:
     """Requests per second and latency with 1, 8 and 64 clients, merged into batches and one at a time."""
     check_engine(engine)
+    require("multihead.serve.server", extra="serve", purpose="bench serve")
     _report_load()
     from multihead.bench.serving import bench_serving
 

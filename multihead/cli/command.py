@@ -18,6 +18,16 @@ class FastCommand(TyperCommand):
         """Return the parameters, `--help` included."""
         return _converting_less(super().get_params(ctx))
 
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Read the arguments; where a text is expected, an unknown short option may be one."""
+        try:
+            return super().parse_args(ctx, args)
+        except Exception as error:
+            option = getattr(error, "option_name", "--")  # of NoSuchOption, which not every version of Typer exports
+            if not option.startswith("--") and any(parameter.name == "text" for parameter in self.params):
+                error.message = f"{error}. Put a text that begins with - after --"  # type: ignore[attr-defined]
+            raise
+
 
 class FastGroup(TyperGroup):
     """A group of commands that converts only the values that need it."""

@@ -67,6 +67,7 @@ def _group(commands: Commands, help_text: str, is_main: bool = False) -> typer.T
         no_args_is_help=not is_main,
         invoke_without_command=is_main,
         pretty_exceptions_enable=False,
+        context_settings={"help_option_names": ["--help", "-h"]} if is_main else None,  # commands inherit it
         rich_markup_mode=None,  # plain help is printed in half the time, and shows [train] as written
         help=help_text,
     )

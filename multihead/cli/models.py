@@ -9,14 +9,18 @@ import typer
 from multihead.cli.options import Json, Model, Quiet, Verbose
 from multihead.console import printable, say, say_detail, set_verbosity
 
+SIZES = ("d_model", "d_ff", "encoder_layers", "decoder_layers", "n_heads", "d_k", "d_v", "dropout", "norm", "positions")
+
 
 def _info_text(facts: dict[str, Any]) -> str:
     """Return facts as aligned lines."""
     lines = []
     for name, value in facts.items():
         match name, value:
-            case "shape" | "search", dict():
-                lines.append(f"{name:<16} " + ", ".join(f"{field} {size}" for field, size in value.items()))
+            case "shape", dict():
+                lines.append(f"{name:<16} {_in_words(_shape(value))}")
+            case "search", dict():
+                lines.append(f"{name:<16} {_in_words(_search(value))}")
             case "scores", list():
                 lines += [
                     f"{score['name']:<16} {score['value']:.2f}  {score['set']}, {score['signature']}" for score in value
@@ -28,6 +32,26 @@ def _info_text(facts: dict[str, Any]) -> str:
             case _:
                 lines.append(f"{name:<16} {value:,}" if isinstance(value, int) else f"{name:<16} {value}")
     return "\n".join(lines)
+
+
+def _shape(shape: dict[str, Any]) -> dict[str, Any]:
+    """Return the sizes of a model, and what else differs from the defaults."""
+    from dataclasses import asdict
+
+    from multihead.config.schema import ModelConfig
+
+    usual = asdict(ModelConfig(vocab_size=shape["vocab_size"]))
+    return {field: value for field, value in shape.items() if field in SIZES or value != usual[field]}
+
+
+def _search(search: dict[str, Any]) -> dict[str, Any]:
+    """Return what a search uses, with a word in place of the table of confidences."""
+    shown = {field: value for field, value in search.items() if value is not None and "confidence" not in field}
+    return {**shown, "confidence": "calibrated" if search["confidence"] else "unknown"}
+
+
+def _in_words(values: dict[str, Any]) -> str:
+    return ", ".join(f"{name} {value}" for name, value in values.items())
 
 
 def export_command(

@@ -52,7 +52,7 @@ def serve_command(
 ) -> None:
     """Run a translation server: LibreTranslate's HTTP interface, and a web page that shows attention."""
     check_engine(engine)
-    require("multihead.serve.server", extra="serve")
+    require("multihead.serve.server", extra="serve", purpose="serving")
     from multihead.serve.options import Limits, ServerOptions
     from multihead.serve.server import serve
 

@@ -2,7 +2,7 @@
 
 import time
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -22,6 +22,9 @@ from multihead.cli.options import (
 )
 from multihead.console import say, say_detail, set_verbosity
 from multihead.errors import UsageError, require
+
+if TYPE_CHECKING:
+    from multihead.text.lines import TextInput
 
 
 def translate_command(
@@ -94,7 +97,7 @@ def translate_command(
     if draw and (as_json or not translator.parser):
         raise UsageError("--draw is for the trees of a parser, and excludes --json")
     began = time.perf_counter()
-    chunk_size = 1 if isinstance(lines, TextInput) and lines.is_interactive() else None
+    chunk_size = _chunk_size(lines)
     number = n_reversed = n_withheld = 0
     with open_output(output_file) as out:
         for number, found in enumerate(translator.stream(lines, search, chunk_size, details=as_json), start=1):
@@ -112,6 +115,14 @@ def translate_command(
     if n_withheld:
         say(f"{n_withheld:,} of {number:,} lines are left empty: their confidence is below {min_confidence:g}")
     say_detail(f"translated {number:,} lines in {time.perf_counter() - began:.2f} s")
+
+
+def _chunk_size(lines: "list[str] | TextInput") -> int | None:
+    """Return 1 if somebody types, so that each line is answered at once, and say how; None for any other text."""
+    if isinstance(lines, list) or not lines.is_interactive():
+        return None
+    say("Type a text and press Enter; Ctrl-D ends.")
+    return 1
 
 
 def _check_texts(texts: list[str], input_file: Path) -> None:
@@ -159,6 +170,8 @@ def evaluate_command(
     engine = engine_name(engine, exact)
     if picture and not by_length:
         raise UsageError("--picture shows BLEU by length: add --by-length")
+    if picture:
+        require("matplotlib", extra="train", purpose="--picture")
     from multihead.evaluation.by_length import write_picture
     from multihead.evaluation.evaluate import TestSet, evaluate
 

@@ -12,6 +12,7 @@ from multihead.console import say
 from multihead.errors import UsageError, UserError, require
 from multihead.storage.files import BUNDLED, cache_folder, write_text_atomic
 from multihead.storage.model_folder import WEIGHTS
+from multihead.text.language import is_known
 
 PREFIX = "hf:"
 NAME = re.compile(r"(?P<repository>\w[\w.-]*/\w[\w.-]*)(?:@(?P<revision>\w[\w/.-]*))?")
@@ -50,13 +51,23 @@ def _suggestion(name: str, bundled: list[str]) -> str:
     parent = Path(name).parent
     if Path(name).is_file() and (parent / "config.json").exists():
         return f"; did you mean '{parent}'?"
+    if NAME.fullmatch(name) and not parent.is_dir():
+        return f"; did you mean '{PREFIX}{name}', a model of the hub?"
     folders = [str(model.parent) for model in parent.glob("*/config.json")] if parent.is_dir() else []
-    if near := difflib.get_close_matches(name, [*bundled, *folders], n=1):
-        return f"; did you mean '{near[0]}'?"
+    known = {one.lower(): one for one in (*bundled, *folders)}
+    near = difflib.get_close_matches(name.lower(), known, n=1)
+    if near and not _is_other_pair(name, near[0]):
+        return f"; did you mean '{known[near[0]]}'?"
     return (
         f": give a model folder, such as the --output of a training run, hf:owner/name, or a bundled model "
-        f"({', '.join(bundled)})"
+        f"({', '.join(bundled)}). For other languages or directions, train one: multihead train --help"
     )
+
+
+def _is_other_pair(name: str, near: str) -> bool:
+    """Return whether the names are different pairs of languages: en-fr is no misspelling of en-de."""
+    pairs = name.lower().split("-"), near.split("-")
+    return pairs[0] != pairs[1] and all(len(pair) == 2 and all(map(is_known, pair)) for pair in pairs)
 
 
 def download_and_convert(name: str, update: bool = False) -> Path:
@@ -84,8 +95,13 @@ def import_model(name: str, output: Path) -> None:
     if is_on_hub(name):
         snapshot = download(name)
         import_marian(snapshot, output, name, snapshot.name)
-    else:
-        import_marian(Path(name), output)
+        return
+    if not Path(name).is_dir():
+        if (BUNDLED / name).is_dir():
+            raise UserError(f"{name} is already a model of Multihead")
+        if NAME.fullmatch(name):
+            raise UserError(f"there is no folder {name}; did you mean '{PREFIX}{name}', a model of the hub?")
+    import_marian(Path(name), output)
 
 
 def download(name: str, update: bool = False) -> Path:
@@ -112,7 +128,7 @@ def _cache_folder(name: str) -> Path:
 
 
 def _download(repository: str, revision: str | None) -> Path:
-    require("huggingface_hub", extra="interop")
+    require("huggingface_hub", extra="interop", purpose="hf:owner/name")
     from huggingface_hub import snapshot_download
     from huggingface_hub.errors import HfHubHTTPError, LocalEntryNotFoundError
 

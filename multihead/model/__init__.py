@@ -10,6 +10,8 @@ without torch.
 
 from typing import TYPE_CHECKING
 
+from multihead.errors import require
+
 if TYPE_CHECKING:
     from multihead.model.build import build_model
     from multihead.model.transformer import Transformer
@@ -17,13 +19,10 @@ if TYPE_CHECKING:
 __all__ = ["Transformer", "build_model"]
 
 
+_MODULES = {"Transformer": "multihead.model.transformer", "build_model": "multihead.model.build"}
+
+
 def __getattr__(name: str) -> object:
-    if name == "Transformer":
-        from multihead.model.transformer import Transformer
-
-        return Transformer
-    if name == "build_model":
-        from multihead.model.build import build_model
-
-        return build_model
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    if name not in _MODULES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(require(_MODULES[name], extra="train", purpose=f"multihead.model.{name}"), name)

@@ -25,6 +25,7 @@ from multihead.data.parallel_text import (
 from multihead.data.readers.corpus import find_pair_languages
 from multihead.errors import UsageError
 from multihead.tasks.task import Task
+from multihead.text.file_formats import check_is_text
 from multihead.text.language import name_of
 
 MODEL_VOCAB = "model.vocab_size"
@@ -61,6 +62,8 @@ class TrainingRequest:
     layers: list[Layer] = field(init=False, repr=False, compare=False)  # the four above
 
     def __post_init__(self) -> None:
+        if not self.source or not self.target:
+            self._check_formats()
         for one, other in (("source", "target"), ("valid_source", "valid_target")):
             if (getattr(self, one) is None) != (getattr(self, other) is None):
                 raise UsageError(f"--{one} and --{other} must be given together".replace("_", "-"))
@@ -76,6 +79,13 @@ class TrainingRequest:
         if self.task:
             layers = [*self._task_layers(self.task, layers), *layers]
         object.__setattr__(self, "layers", layers)
+
+    def _check_formats(self) -> None:
+        """Refuse a file such as TMX that is given as one side, and not as the corpus that it is."""
+        for option, files in (("--source", self.source), ("--target", self.target)):
+            for file in as_list(files or []):
+                if file.is_file():
+                    check_is_text(file, option, corpus_option="--corpus")
 
     def _task_layers(self, task: Task, layers: Sequence[Layer]) -> list[Layer]:
         """Return the settings of a task, over which a preset that the user names wins."""

@@ -68,8 +68,9 @@ def write_text_atomic(path: Path, text: str) -> None:
 
 
 def cache_folder() -> Path:
-    """Return the user's folder for files that can be made again."""
-    return Path(os.environ.get("XDG_CACHE_HOME") or _home() / ".cache") / "multihead"
+    """Return the user's folder for files that can be made again; a relative XDG_CACHE_HOME does not count."""
+    configured = os.environ.get("XDG_CACHE_HOME", "")
+    return Path(configured if os.path.isabs(configured) else _home() / ".cache") / "multihead"
 
 
 def _home() -> Path:

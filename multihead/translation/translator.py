@@ -354,6 +354,8 @@ def load(
     core (CTranslate2 only).
     """
     check_engine(engine)
+    if threads is not None and threads < 1:
+        raise UsageError(f"threads={threads} must be at least 1")
     folders = [ModelFolder.open(find_model(one)) for one in (name, *more)]
     tokenizer, *others = [folder.tokenizer() for folder in folders]
     if any(other.to_json() != tokenizer.to_json() for other in others):

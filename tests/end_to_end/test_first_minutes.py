@@ -134,6 +134,17 @@ def test_training_reads_other_formats_with_the_option_in_the_message(multihead: 
     assert "read 40 pairs" in ended.err
 
 
+@pytest.mark.parametrize("command", ["train", "prepare", "plan"])
+@pytest.mark.parametrize("option", ["--source", "--target"])
+def test_a_corpus_given_as_one_side_is_named_before_the_other_side_is_missed(
+    multihead: Run, tmp_path: Path, command: str, option: str
+) -> None:
+    write(tmp_path / "c.tmx", [TMX])
+    multihead(command, option, "c.tmx", "--output", "run").refused(1, "(TMX)", "pass it alone, with --corpus c.tmx")
+    write(tmp_path / "a.en", ENGLISH)
+    multihead(command, option, "a.en", "--output", "run").refused(2, "--source and --target must be given together")
+
+
 def test_commas_make_a_table_only_if_the_name_says_so(multihead: Run, tmp_path: Path) -> None:
     for name in ("corpus.csv", "corpus.txt"):
         (tmp_path / name).write_text(CSV, encoding="utf-8")
@@ -248,6 +259,15 @@ def test_a_misspelled_model(multihead: Run, tmp_path: Path) -> None:
         multihead("translate", wrong, "text").refused(1, f"there is no model '{wrong}'; did you mean '{right}'?")
     multihead("info", "zz-xx-yy").refused(1, "hf:owner/name, or a bundled model (en-de, lesson)")
     multihead("translate", "Where is the station?").refused(1, "the model comes first, then the text")
+    multihead("translate", "EN-DE", "text").refused(1, "there is no model 'EN-DE'; did you mean 'en-de'?")
+    multihead("translate", "owner/name", "text").refused(1, "did you mean 'hf:owner/name', a model of the hub?")
+
+
+@pytest.mark.parametrize("name", ["de-en", "en-fr"])
+def test_another_pair_of_languages_is_no_misspelling(multihead: Run, name: str) -> None:
+    ended = multihead("translate", name, "text")
+    ended.refused(1, f"there is no model '{name}'", "For other languages or directions, train one")
+    assert "did you mean" not in ended.err
 
 
 def test_a_file_in_place_of_a_model(multihead: Run, tmp_path: Path) -> None:
@@ -287,6 +307,25 @@ def test_a_folder_that_is_not_a_model(
     multihead(command, "it", *(["text"] if command == "translate" else [])).refused(1, "it is not a model: ", words)
 
 
+def test_import_says_what_a_folder_is_that_is_no_marian_model(multihead: Run, tmp_path: Path) -> None:
+    for name, content in (("export", "{}"), ("other", '{"model_type": "t5"}'), ("unknown", "{}")):
+        (tmp_path / name).mkdir()
+        write(tmp_path / name / "config.json", [content])
+    write(tmp_path / "export" / "model.bin", ["x"])
+    (tmp_path / "empty").mkdir()
+    for name, words in (
+        ("export", "it is an export to CTranslate2"),
+        ("other", "it is of type t5"),
+        ("unknown", "its config.json has no model_type"),
+        ("empty", "the folder is empty"),
+        ("nowhere", "there is no folder nowhere"),
+        ("en-de", "is already a model of Multihead"),
+        ("owner/name", "did you mean 'hf:owner/name'"),
+    ):
+        multihead("import", name, "--output", "model").refused(1, name, words)
+    assert not (tmp_path / "model").exists()
+
+
 # What a command says
 
 
@@ -322,6 +361,47 @@ def test_short_options_are_the_long_ones(multihead: Run, tmp_path: Path) -> None
     for command in ("train", "prepare", "translate", "export", "bulk", "inspect", "explain"):
         shown = multihead(command, "--help").out
         assert all(re.search(rf"^ +-{name[0]}, --{name}\b", shown, re.MULTILINE) for name in ("output", "quiet"))
+
+
+def test_help_has_a_short_name(multihead: Run) -> None:
+    for command in ([], ["translate"], ["paper"], ["paper", "table1"]):
+        assert multihead(*command, "-h").out == multihead(*command, "--help").out != ""
+
+
+def test_a_text_that_begins_with_a_hyphen(multihead: Run, tmp_path: Path) -> None:
+    for command in (("translate", "en-de"), ("inspect", "en-de", "--output", "page.html"), ("explain", "en-de")):
+        for text in ("- Thank you.", "-Thank you."):
+            multihead(*command, text).refused(2, "No such option: -", "Put a text that begins with - after --")
+    assert multihead("translate", "en-de", "--", "- Thank you.").status == 0
+    assert "after --" not in multihead("translate", "en-de", "--bean", "3", "text").err
+    assert "after --" not in multihead("train", "-x").err
+
+
+def test_somebody_who_types_learns_how_and_is_answered_at_once() -> None:
+    terminal, theirs = os.openpty()
+    command = [sys.executable, "-m", "multihead", "translate", "en-de"]
+    process = subprocess.Popen(command, stdin=theirs, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    os.close(theirs)
+    assert process.stderr and process.stdout
+    try:
+        assert process.stderr.readline() == "Type a text and press Enter; Ctrl-D ends.\n"
+        os.write(terminal, b"Thank you.\n")
+        assert process.stdout.readline() == "Vielen Dank!\n"
+        os.write(terminal, b"\x04")
+        assert process.communicate(timeout=60) == ("", "")
+        assert process.returncode == 0
+    finally:
+        process.kill()
+        os.close(terminal)
+
+
+def test_info_is_a_page_to_read(multihead: Run) -> None:
+    """The table of confidences and the settings of variants that a model does not use are in --json."""
+    shown = multihead("info", "en-de").out
+    assert "confidence calibrated" in shown
+    assert "d_model 192, d_ff 768" in shown
+    assert not re.search(r"confidence_levels|neural_gpu|image_width|None", shown)
+    assert "confidence_levels" in multihead("info", "en-de", "--json").out
 
 
 def test_quiet_silences_and_verbose_tells_more(multihead: Run, tmp_path: Path) -> None:

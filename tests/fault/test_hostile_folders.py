@@ -102,7 +102,7 @@ def test_damaged_weights_are_refused(folder: Path, damage: Callable[[bytes], byt
         ({"eos_token_id": [0, 1]}, "eos_token_id"),
         ({"decoder_start_token_id": 0}, "cannot be"),
         ({"activation_function": "mish"}, "activation is mish"),
-        ({"model_type": "bart"}, "model_type is bart"),
+        ({"model_type": "bart"}, "is not a Marian model of Hugging Face: it is of type bart"),
         ({"normalize_before": True}, "LayerNorm precedes"),
         ({"normalize_embedding": True}, "embeddings have a LayerNorm"),
         ({"dropout": 7.0}, "dropout is 7"),

@@ -8,7 +8,7 @@ from typing import Any
 from multihead.errors import UserError
 from multihead.storage.arrays import ArrayFile, open_arrays
 from multihead.storage.files import sha256
-from multihead.storage.model_folder import WEIGHTS
+from multihead.storage.model_folder import WEIGHTS, what_else
 from multihead.untrusted import parse_json, read_bytes
 
 MAX_BYTES = 32 << 20  # of a file that is read at once; several times the largest vocabularies
@@ -23,7 +23,7 @@ class MarianFolder:
         if not path.is_dir():
             raise UserError(f"there is no folder {path}")
         if not self.has("config.json"):
-            raise UserError(f"{path} is not a model of Hugging Face: it has no config.json")
+            raise UserError(f"{path} is not a Marian model of Hugging Face: {what_else(path)}")
 
     def has(self, name: str) -> bool:
         return (self.path / name).is_file()

@@ -19,6 +19,7 @@ from multihead.errors import UserError
 from multihead.interop.marian.folder import MarianFolder
 from multihead.interop.marian.vocabulary import Vocabulary, read_vocabulary
 from multihead.storage.arrays import Array
+from multihead.storage.model_folder import what_else
 from multihead.text.tokenizer import BOS_ID, EOS_ID, PAD_ID
 
 ORIGIN = "marian"  # folder in an imported model, with the files below
@@ -118,7 +119,6 @@ class MarianConfig:
             self.decoder_ffn_dim,
         )
         for wrong, reason in (
-            (self.model_type != "marian", f"model_type is {self.model_type}, not marian"),
             (stacks_differ, "encoder and decoder differ in the number of heads or in ffn_dim"),
             (self.d_model % self.encoder_attention_heads, "d_model is not a multiple of the number of heads"),
             (
@@ -140,6 +140,11 @@ def read_config(files: MarianFolder) -> MarianConfig:
     document = files.json("config.json")
     if "model_type" not in document and "format" in document:
         raise UserError(f"{files.path} is already a model of Multihead")
+    if (kind := document.get("model_type")) != "marian":
+        what = (
+            f"it is of type {str(kind)[:40]}" if kind else what_else(files.path) or "its config.json has no model_type"
+        )
+        raise UserError(f"{files.path} is not a Marian model of Hugging Face: {what}")
     try:
         config: MarianConfig = TypeAdapter(MarianConfig).validate_python(document)
     except ValidationError as error:

@@ -77,8 +77,10 @@ def _read_pieces(folder: MarianFolder) -> list[str]:
 
 def _read_spm(folder: MarianFolder, name: str) -> Any:
     """Parse a SentencePiece model, which is data and contains no code."""
-    messages: Any = require("sentencepiece.sentencepiece_model_pb2", extra="interop")
-    decode_error: type[Exception] = require("google.protobuf.message", extra="interop").DecodeError
+    messages: Any = require("sentencepiece.sentencepiece_model_pb2", extra="interop", purpose="a Marian model")
+    decode_error: type[Exception] = require(
+        "google.protobuf.message", extra="interop", purpose="a Marian model"
+    ).DecodeError
     proto, content = messages.ModelProto(), folder.read(name)
     if content.count(PIECE_TAG) > MAX_PIECE_TAGS:  # an empty piece has two bytes, and takes many times that in memory
         raise UserError(f"{folder.path / name} is not a SentencePiece model of OPUS-MT: it has too many pieces")

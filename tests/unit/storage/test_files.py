@@ -17,6 +17,18 @@ def test_a_folder_appears_when_it_is_complete(tmp_path: Path) -> None:
     assert (tmp_path / "folder" / "a").exists()
 
 
+@pytest.mark.parametrize(
+    ("configured", "expected"), [("/cache", "/cache"), ("", "/home/me/.cache"), ("relative", "/home/me/.cache")]
+)
+def test_a_relative_cache_folder_does_not_count(
+    monkeypatch: pytest.MonkeyPatch, configured: str, expected: str
+) -> None:
+    """As the XDG specification says: it would be another folder in every working directory."""
+    monkeypatch.setenv("HOME", "/home/me")
+    monkeypatch.setenv("XDG_CACHE_HOME", configured)
+    assert files.cache_folder() == Path(expected) / "multihead"
+
+
 def test_after_an_error_the_old_content_remains(tmp_path: Path) -> None:
     (tmp_path / "folder").mkdir()
     (tmp_path / "file").write_text("old")

@@ -265,7 +265,8 @@ def test_json_has_these_keys(trained: Path) -> None:
     result = multihead.load(trained).translate("reverse a b c", n_best=2)
     line = json.loads(as_line(result, as_json=True))
     assert set(line) == {
-        *("text", "score", "tokens", "token_scores", "source_tokens", "alternatives", "alignment", "warnings")
+        *("text", "score", "confidence", "tokens", "token_scores", "source_tokens", "alternatives", "alignment"),
+        "warnings",
     }
     assert [set(other) for other in line["alternatives"]] == [{"text", "score"}]
     assert line["token_scores"] == result.token_scores
@@ -301,6 +302,11 @@ def test_the_error_for_an_unknown_option_names_it() -> None:
 def test_the_error_for_an_unknown_model_names_the_bundled_ones() -> None:
     with pytest.raises(UserError, match=r"there is no model 'nowhere': .*hf:owner/name.*\(.*en-de.*\)"):
         multihead.load("nowhere")
+
+
+def test_at_least_one_thread_is_needed() -> None:
+    with pytest.raises(UsageError, match="threads=0 must be at least 1"):
+        multihead.load("en-de", threads=0)
 
 
 def test_text_in_capitals_comes_back_in_capitals_as_the_text_in_small_letters_does() -> None:
