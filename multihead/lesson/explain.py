@@ -30,13 +30,13 @@ EXAMPLES = (
 
 LESSON_TEXTS = ("station.", "training.", "knob.", "whatif.", "passes.")  # not needed where there is no model
 
-# The code beside each station: file of the package, and the name of a function, class or method in it.
-CODE = {
+# The code beside each station: file of the package, and the names of functions, classes or methods in it.
+CODE: dict[str, tuple[str, ...]] = {
     "forward": ("model/transformer.py", "Transformer.forward"),
     "encode_text": ("text/tokenizer.py", "SubwordTokenizer.encode"),
     "embed": ("model/transformer.py", "Transformer.embed"),
     "sinusoids": ("model/positions.py", "sinusoids"),
-    "queries": ("model/transformer.py", "MultiHeadAttention.keys_values"),
+    "queries": ("model/transformer.py", "MultiHeadAttention.queries", "MultiHeadAttention.keys_values"),
     "attention_weights": ("model/transformer.py", "attention_weights"),
     "masked_softmax": ("model/transformer.py", "masked_softmax"),
     "attention": ("model/transformer.py", "attention"),
@@ -245,10 +245,10 @@ def _texts() -> dict[str, Any]:
 def code_excerpts() -> dict[str, dict[str, str]]:
     """Return the code that runs, as it stands in the package, without importing it."""
     root = Path(__file__).parents[1]
-    sources = {file: (root / file).read_text(encoding="utf-8") for file, _ in CODE.values()}
+    sources = {file: (root / file).read_text(encoding="utf-8") for file, *_ in CODE.values()}
     return {
-        key: {"file": f"multihead/{file}", "text": definition(sources[file], name)}
-        for key, (file, name) in CODE.items()
+        key: {"file": f"multihead/{file}", "text": "\n\n".join(definition(sources[file], name) for name in names)}
+        for key, (file, *names) in CODE.items()
     }
 
 

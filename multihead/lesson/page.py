@@ -38,7 +38,7 @@ _COMMENT = re.compile(r"^\s*(?://|/?\*).*\n", re.MULTILINE)  # lines that are no
 _TOKEN = re.compile(
     r"""(?P<literal>"(?:[^"\\\n]|\\.)*"|'(?:[^'\\\n]|\\.)*'|`(?:[^`\\]|\\.)*`"""
     r"""|/(?![/* ])(?:[^/\\\n[]|\\.|\[(?:[^\]\\]|\\.)*\])+/)|(?P<comment> *//[^\n]*)|(?P<space>[ \n]+)"""
-    r"""|(?P<last>,(?=\s*\n\s*[\])}])|;(?=\s*\}))"""
+    r"""|(?P<last>,(?=\s*\n\s*[\])}])|;(?=\s*\}))|(?P<constant>\bconst\b)"""
 )
 _EXPORT = re.compile(r"^export (async function\*?|function\*?|class|const|let) ([\w$]+)", re.MULTILINE)
 
@@ -66,6 +66,8 @@ def squeeze(source: str) -> str:
     """Return a script without comments and without spaces that separate neither words, operators nor statements."""
 
     def shorten(found: re.Match[str]) -> str:
+        if found["constant"]:
+            return "let"  # the same where nothing assigns to it, and two bytes shorter
         if not found["space"]:
             return found["literal"] or ""
         before, after = source[: found.start()][-1:], source[found.end() :][:1]

@@ -131,9 +131,88 @@ def test_a_row_of_the_softmax_is_computed_step_by_step(lesson: "Page") -> None:
 def test_a_picture_turns_into_a_table(lesson: "Page") -> None:
     lesson.evaluate("lesson.app.go(2)")
     figure = lesson.locator('[data-tensor="source.embedding"]')
-    figure.get_by_text("123").click()
+    figure.get_by_text("Numbers").click()
     assert figure.locator("tbody tr").count() == lesson.evaluate("lesson.app.run.source.length")
-    assert figure.locator("tbody tr").first.locator("td").count() == 64
+    assert figure.locator("tbody tr").first.locator("td").count() == 128
+
+
+def test_every_number_of_a_wide_matrix_is_written_at_the_deepest_level(lesson: "Page") -> None:
+    lesson.evaluate("lesson.app.update({s: 2, depth: 'every'})")
+    figure = lesson.locator('[data-tensor="source.scaled"]')
+    d_model = lesson.evaluate("lesson.app.about.config.d_model")
+    assert figure.locator("tbody tr").first.locator("td").count() == d_model
+    lesson.evaluate("lesson.app.update({depth: 'numbers'})")
+    assert figure.locator("tbody tr").count() == 0
+
+
+def test_the_scaled_embedding_has_the_colors_of_the_one_before(lesson: "Page") -> None:
+    """Or the factor would not be seen."""
+    sizes = lesson.evaluate(
+        """async () => {
+          await lesson.app.update({s: 2});
+          await new Promise(requestAnimationFrame);
+          return ["embedding", "scaled"].map((name) => {
+            const canvas = document.querySelector(`[data-tensor="source.${name}"] canvas`);
+            const {data} = canvas.getContext("2d").getImageData(0, 0, canvas.width, canvas.height);
+            return data.filter((_, i) => i % 4 === 3).reduce((sum, alpha) => sum + alpha, 0);
+          });
+        }"""
+    )
+    assert sizes[1] > 5 * sizes[0] > 0
+
+
+def test_the_histogram_counts_every_score_of_the_head(lesson: "Page") -> None:
+    lesson.evaluate("lesson.app.go(6)")
+    n = lesson.evaluate("lesson.app.run.source.length")
+    figure = lesson.locator(".matrix", has_text="are near each value")
+    for row in figure.locator("tbody tr").all():
+        assert sum(int(x) for x in row.locator("td").all_inner_texts()) == n * n
+
+
+def test_the_queries_of_all_heads_are_the_columns_of_one_product(lesson: "Page") -> None:
+    lesson.evaluate("lesson.app.update({s: 4, head: 1})")
+    figure = lesson.locator(".matrix", has_text="Queries of all heads")
+    figure.get_by_text("Numbers").click()
+    shown = float(figure.locator("tbody tr").nth(2).locator("td").nth(32 + 5).inner_text().replace(MINUS, "-"))
+    width = lesson.evaluate("lesson.app.about.config.d_k")
+    assert width == 32
+    value = lesson.evaluate(
+        "() => { const {shape: [, n, K], data} = lesson.tensor('encoder.0.self.q'); return data[(n + 2) * K + 5]; }"
+    )
+    assert shown == pytest.approx(value, abs=0.005)
+
+
+def test_several_heads_are_switched_off_together(lesson: "Page") -> None:
+    lesson.evaluate("lesson.app.update({s: 20, side: 'cross', layer: 1})")
+    changes = []
+    for head in range(4):
+        lesson.click(f'[data-focus="off-{head}"]')
+        wait_until(lesson, f"document.querySelector('.outcome .note')?.textContent.includes('head {head + 1}')")
+        changes.append(float(lesson.locator(".outcome dd").nth(2).inner_text().replace(MINUS, "-")))
+    whole = lesson.evaluate(
+        """async () => {
+          const {run, runner, found} = lesson.app;
+          const request = {text: run.text, options: {beam: 4, alpha: 0.6}, source: run.source};
+          const change = {attention: new Set(["decoder.1.cross"])};
+          return (await runner.run("outcome", {...request, target: run.written.slice(0, -1), change})).difference;
+        }"""
+    )
+    assert changes[3] == pytest.approx(whole, abs=0.001)  # all four: as if the sub-layer were off
+    assert len(set(changes)) == 4
+    lesson.click('[data-focus="knob-ffn"]')
+    assert lesson.locator('[data-focus^="off-"][aria-pressed="true"]').count() == 0
+
+
+def test_a_printed_worksheet_leaves_numbers_to_compute(lesson: "Page") -> None:
+    lesson.evaluate("lesson.app.go(8)")
+    lesson.emulate_media(media="print")
+    color = "(cell) => getComputedStyle(cell).color"
+    weights = lesson.locator(".station .matrix.cells").last.locator("tbody tr")
+    assert weights.nth(1).locator("td").first.evaluate(color) == "rgba(0, 0, 0, 0)"
+    assert weights.nth(0).locator("td").first.evaluate(color) != "rgba(0, 0, 0, 0)"
+    scores = lesson.locator(".station .matrix.cells").first.locator("tbody tr").nth(1)
+    assert scores.locator("td").first.evaluate(color) != "rgba(0, 0, 0, 0)"
+    lesson.emulate_media(media="screen")
 
 
 def test_what_if_shows_the_old_and_the_new_translation(lesson: "Page") -> None:
@@ -386,7 +465,7 @@ def test_the_lesson_has_sixty_sentences_with_their_translations() -> None:
 @pytest.mark.parametrize(
     ("source", "expected"),
     [
-        ("const a = b + +c; // a comment\n", "const a=b+ +c;"),
+        ("const a = b + +c; // a comment\n", "let a=b+ +c;"),
         ('f("a  // b", `x  ${y}`, /[/ ]  "/);\n', 'f("a  // b",`x  ${y}`,/[/ ]  "/);'),
         ("if (a) {\n  b();\n  return [\n    1,\n  ];\n}\nelse c / d;\n", "if(a){b();return[1]}\nelse c/d;"),
         ("a - -b; typeof x; x in y\n", "a- -b;typeof x;x in y"),

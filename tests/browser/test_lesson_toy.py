@@ -71,6 +71,25 @@ def test_an_edited_number_changes_exactly_what_depends_on_it(toy: "Page") -> Non
     assert {name: cells(toy, name) for name in names} == before
 
 
+def test_words_as_columns_are_the_same_numbers_transposed(toy: "Page") -> None:
+    before = {name: cells(toy, name) for name in ("Q", "scores", "output", "grid-softmax")}
+    toy.check("#toy-columns")
+    after = {name: cells(toy, name) for name in before}
+    assert after["grid-softmax"] == before["grid-softmax"]
+    for name in ("Q", "scores", "output"):
+        assert after[name] == [list(column) for column in zip(*before[name], strict=True)]
+    toy.fill('[data-cell="x-0-1"]', "3")  # the inputs are still those of the same word
+    toy.press('[data-cell="x-0-1"]', "Enter")
+    toy.uncheck("#toy-columns")
+    assert toy.input_value('[data-cell="x-0-1"]') == "3"
+
+
+def test_two_digits_are_those_of_the_exact_numbers(toy: "Page") -> None:
+    exact = cells(toy, "weights")
+    toy.check("#toy-short")
+    assert cells(toy, "weights") == [[f"{float(x):.2f}" for x in row] for row in exact]
+
+
 def test_a_cell_explains_itself_in_words(toy: "Page") -> None:
     toy.click('[data-cell="scores-0-1"]')
     assert "q1·k2 = 1·4 + 0·4 + 2·0 = 4" in toy.inner_text('[data-matrix="scores"]')

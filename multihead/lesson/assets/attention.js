@@ -1,9 +1,9 @@
 // Stations 4 to 10: one head of one layer, from queries, keys and values to the output of the sub-layer.
 
-import { append, el, heading, hint, number, para, tiny, visible } from "./dom.js";
-import { Graph, linear, range, softmaxRows } from "./engine.js";
+import { append, el, group, heading, hint, number, operation, para, tiny, visible } from "./dom.js";
+import { Graph, linear, range, softmaxRows, sumOf } from "./engine.js";
 import { bars, stacked } from "./figures.js";
-import { matrix } from "./matrix.js";
+import { extreme, matrix } from "./matrix.js";
 import { sourceIds } from "./model.js";
 import { PAD } from "./tokenizer.js";
 
@@ -14,15 +14,32 @@ export function sides({ state, run }) {
 }
 
 const choices = { sides: ["encoder", "decoder", "cross"], layers: true, heads: true };
-const partOf = (state) => ({ encoder: "encoder.self", decoder: "decoder.self", cross: "decoder.cross" })[state.side];
+/** The part of Figure 1 that the choice of side means. */
+export const partOf = (state) => ({ encoder: "encoder.self", decoder: "decoder.self", cross: "decoder.cross" })[state.side];
 
 function projections(view) {
-  const { root, show, sublayer, text, state } = view;
+  const { root, show, sublayer, text, state, config, tensor } = view;
   const [queries, keys] = sides(view);
+  const { x, shape } = tensor(`${sublayer}.q`);
+  if (x) root.append(show(x, { rows: queries, caption: text("projections.input", { letter: "X" }), compact: true }));
+  if (x && state.side === "cross") root.append(show("memory", { rows: keys, caption: text("projections.input", { letter: "M" }), compact: true }));
+  const widths = { D: config.d_model, K: shape[2], n: shape[1] };
+  root.append(operation(text("projections.shapes", widths)));
   for (const [letter, rows] of [["q", queries], ["k", keys], ["v", keys]])
     root.append(show(`${sublayer}.${letter}`, { rows, caption: text(`matrix.${letter}`, { head: state.head + 1 }), digits: 1 }));
   root.append(hint(text("projections.search")));
+  if (state.depth !== "story") root.append(allHeads(view, queries));
   if (sublayer === "encoder.0.self" && view.model && view.config.positions !== "none" && state.depth !== "story") origins(view, queries);
+}
+
+/** X W^Q for all heads at once, before it is split. */
+function allHeads({ text, tensor, sublayer, state }, rows) {
+  const { data, shape: [H, n, K] } = tensor(`${sublayer}.q`);
+  const at = (row, column) => data[(Math.floor(column / K) * n + row) * K + (column % K)];
+  return group(
+    matrix({ rows, columns: H * K, at, caption: text("projections.all"), compact: true }),
+    hint(text("projections.split", { D: H * K, H, K, head: state.head + 1, from: state.head * K, to: (state.head + 1) * K - 1 })),
+  );
 }
 
 /** How much of q, k and v in the first layer comes from the word, and how much from its position: (x + p) W = x W + p W. */
@@ -61,7 +78,7 @@ function ofHead({ tensor, sublayer, state }, name) {
 /** The row of the chosen head that a station explains, as numbers. */
 function chosenRow(view, name) {
   const { m, at } = ofHead(view, name);
-  return Array.from({ length: m }, (_, column) => at(view.state.row, column));
+  return range(m).map((column) => at(view.state.row, column));
 }
 
 function products(view) {
@@ -74,10 +91,10 @@ function products(view) {
   const [query, key] = cell ? cell.slice(1) : [state.row, scores.indexOf(Math.max(...scores))];
   const [q, k] = [ofHead(view, "q"), ofHead(view, "k")];
   const values = [(i) => q.at(query, i), (i) => k.at(key, i), (i) => q.at(query, i) * k.at(key, i)];
-  const total = range(q.m).reduce((sum, i) => sum + values[2](i), 0);
+  const total = sumOf(range(q.m), values[2]);
   root.append(
     heading(text("products.pair", { query: rows[query], key: columns[key] })),
-    matrix({ rows: [text("products.query"), text("products.key"), text("products.both")], columns: range(q.m).map(String), at: (row, column) => values[row](column), caption: text("products.each"), compact: true }),
+    matrix({ rows: [text("products.query"), text("products.key"), text("products.both")], columns: q.m, at: (row, column) => values[row](column), caption: text("products.each"), compact: true }),
     para(text("products.sum", { sum: number(total, 4) })),
   );
 }
@@ -86,20 +103,33 @@ function scores(view) {
   const { root, show, sublayer, text, config, state } = view;
   const [rows, columns] = sides(view);
   const { n, m, at } = ofHead(view, "products");
-  const own = Array.from({ length: n * m }, (_, i) => at(Math.floor(i / m), i % m));
-  const mean = own.reduce((sum, x) => sum + x, 0) / own.length;
-  const deviation = Math.sqrt(own.reduce((sum, x) => sum + (x - mean) ** 2, 0) / own.length);
+  const own = range(n * m).map((i) => at(Math.floor(i / m), i % m));
+  const largest = extreme(n, m, at);
+  const mean = sumOf(own) / own.length;
+  const deviation = Math.sqrt(sumOf(own, (x) => (x - mean) ** 2) / own.length);
   const isHidden = (_, column) => ofHead(view, "masked").at(state.row, column) === -Infinity;
   const share = (name) => softmaxRows(Float32Array.from(chosenRow(view, name), (x, column) => (isHidden(0, column) ? -Infinity : x)), m);
   const shares = [share("products"), share("scores")];
   append(
     root,
-    show(`${sublayer}.products`, { rows, columns, caption: text("matrix.products") }),
-    el("p", { class: "operation" }, `÷ √${config.d_k} = ${number(Math.sqrt(config.d_k), 3)}`),
-    show(`${sublayer}.scores`, { rows, columns, caption: text("matrix.scores") }),
+    show(`${sublayer}.products`, { rows, columns, caption: text("matrix.products"), largest }),
+    operation(`÷ √${config.d_k} = ${number(Math.sqrt(config.d_k), 3)}`),
+    show(`${sublayer}.scores`, { rows, columns, caption: text("matrix.scores"), largest }),
+    state.depth === "story" ? null : histogram(view, own, largest),
     hint(text("scores.spread", { before: number(deviation), after: number(deviation / Math.sqrt(config.d_k)) })),
     matrix({ rows: [text("scores.raw"), text("scores.scaled")], columns, at: (row, column) => shares[row][column], isHidden, caption: text("scores.softmax", { query: rows[state.row] }), kind: "weights" }),
   );
+}
+
+/** How many of a head's scores lie where, before and after the division. */
+function histogram({ text, config }, scores, largest) {
+  const half = 6; // bins on each side of 0
+  const width = Number((largest / half).toPrecision(1));
+  const counts = [1, Math.sqrt(config.d_k)].map((divisor) => {
+    const bins = scores.map((s) => Math.min(2 * half, Math.max(0, Math.round(s / divisor / width) + half)));
+    return range(2 * half + 1).map((bin) => bins.filter((one) => one === bin).length);
+  });
+  return matrix({ rows: [text("scores.raw"), text("scores.scaled")], columns: range(2 * half + 1).map((bin) => number((bin - half) * width, width < 1 ? 1 : 0)), at: (row, column) => counts[row][column], caption: text("scores.histogram", { n: scores.length }), digits: 0 });
 }
 
 function mask(view) {
@@ -138,7 +168,7 @@ function softmax(view) {
   const [rows, columns] = sides(view);
   const own = chosenRow(view, "masked");
   const powers = own.map(Math.exp);
-  const sum = powers.reduce((total, x) => total + x, 0);
+  const sum = sumOf(powers);
   const weights = chosenRow(view, "weights");
   const steps = [own, powers, weights];
   append(
@@ -181,13 +211,13 @@ function separately(view) {
   const { d_model: D, n_heads: H } = config;
   const parts = headParts(view);
   const bias = model.bias(`${moduleOf(sublayer)}.w_o.bias`);
-  const sum = Float32Array.from({ length: D }, (_, i) => parts.reduce((total, part) => total + part[i], bias ? bias[i] : 0));
+  const sum = Float32Array.from({ length: D }, (_, i) => sumOf(parts, (part) => part[i]) + (bias?.[i] ?? 0));
   const output = tensor(`${sublayer}.output`).data.subarray(state.row * D, (state.row + 1) * D);
   const rows = [...parts, sum, output];
   const names = [...range(H).map((head) => text("step.head", { head: head + 1 })), text("concat.sum"), text("concat.output")];
   const difference = sum.reduce((worst, x, i) => Math.max(worst, Math.abs(x - output[i])), 0);
   return [
-    matrix({ rows: names, columns: range(D).map(String), at: (row, column) => rows[row][column], caption: text("concat.separate"), compact: true }),
+    matrix({ rows: names, columns: D, at: (row, column) => rows[row][column], caption: text("concat.separate"), compact: true }),
     el("p", { class: "note", id: "separate" }, text("concat.same", { h: H, difference: tiny(difference) })),
   ];
 }
@@ -198,7 +228,7 @@ function oneHead(view) {
   const [rows, keys] = sides(view);
   const { data, shape: [H, n, m] } = tensor(`${sublayer}.weights`);
   const weight = (head, key) => data[(head * n + state.row) * m + key];
-  const mean = (key) => range(H).reduce((sum, head) => sum + weight(head, key) / H, 0);
+  const mean = (key) => sumOf(range(H), (head) => weight(head, key)) / H;
   const at = (row, key) => (row < H ? weight(row, key) : mean(key));
   const largest = range(H + 1).map((row) => Math.max(...keys.map((_, key) => at(row, key))));
   return el("div", {},

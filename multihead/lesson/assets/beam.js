@@ -1,6 +1,6 @@
 // Station 18: the tree of the beam search, ranked again under any length penalty, with words that can be forced.
 
-import { append, el, group, heading, hint, number, para, pushButton, svg, visible } from "./dom.js";
+import { append, bdi, el, group, heading, hint, number, para, pushButton, svg, visible } from "./dom.js";
 import { MAX_EXTRA, rerank } from "./search.js";
 import { translate } from "./model.js";
 
@@ -16,7 +16,7 @@ function beam(view) {
   append(
     root,
     el("div", { class: "knobs" }, width, alpha),
-    app.forced?.of === app.run ? para(text("beam.forced"), " ", el("bdi", {}, found.text), " ", pushButton({ class: "link", on: { click: () => free(app) } }, text("beam.free"))) : null,
+    app.forced?.of === app.run ? para(text("beam.forced"), " ", bdi(found.text), " ", pushButton({ class: "link", click: () => free(app) }, text("beam.free"))) : null,
     result,
     el("div", { class: "scroll tree" }, tree(view, found)),
     hint(text("beam.legend")),
@@ -44,7 +44,7 @@ function ranking({ text, tokenizer }, found, alpha, node) {
     return el(
       "li",
       { class: place ? null : "best" },
-      el("bdi", {}, tokenizer.decode(path(found.nodes, leaf).map((step) => step.token)).trim()),
+      bdi(tokenizer.decode(path(found.nodes, leaf).map((step) => step.token)).trim()),
       el("span", { class: "note" }, ` ${number(leaf.logProb, 3)} ÷ ((5 + ${leaf.depth}) ÷ 6)`, el("sup", {}, number(alpha, 1)), ` = ${number(score, 4)}`),
     );
   });

@@ -1,7 +1,7 @@
 // Stations 15 to 17: one step of the decoder, the words it could write, and the loop.
 
-import { count, el, group, heading, hint, number, para, percent, pushButton, scrolling, tiny, visible } from "./dom.js";
-import { linear, range } from "./engine.js";
+import { bdi, count, el, film, group, heading, hint, number, para, percent, pushButton, scrolling, tiny, visible } from "./dom.js";
+import { linear, range, sumOf } from "./engine.js";
 import { bars } from "./figures.js";
 import { matrix } from "./matrix.js";
 import { largest } from "./search.js";
@@ -22,11 +22,11 @@ function step(view) {
   const cross = weights(`decoder.${state.layer}.cross.weights`);
   root.append(
     para(text("step.reads")),
-    el("div", { class: "chips" }, read.map((label, i) => el("span", { class: i === t ? "chip now" : i < t ? "chip" : "chip later" }, el("bdi", {}, label)))),
-    para(text("step.writes"), " ", pushButton({ class: "chip now", on: { click: () => update({ s: view.state.s + 1 }) } }, el("bdi", {}, written[t]))),
+    el("div", { class: "chips" }, read.map((label, i) => el("span", { class: i === t ? "chip now" : i < t ? "chip" : "chip later" }, bdi(label)))),
+    para(text("step.writes"), " ", pushButton({ class: "chip now", click: () => update({ s: view.state.s + 1 }) }, bdi(written[t]))),
     matrix({ rows: heads, columns: read, at: own.at, isHidden: (_, column) => column > t, caption: text("step.self", { layer: state.layer + 1 }), kind: "weights" }),
     matrix({ rows: heads, columns: source, at: cross.at, caption: text("step.cross", { layer: state.layer + 1 }), kind: "weights" }),
-    matrix({ rows: [text("step.mean")], columns: source, at: (_, column) => heads.reduce((sum, __, head) => sum + cross.at(head, column), 0) / heads.length, caption: text("step.ribbon"), kind: "weights" }),
+    matrix({ rows: [text("step.mean")], columns: source, at: (_, column) => sumOf(heads, (_, head) => cross.at(head, column)) / heads.length, caption: text("step.ribbon"), kind: "weights" }),
   );
 }
 
@@ -63,8 +63,8 @@ function product({ run, text, state, tensor, model, config }, word) {
   const shared = config.tie_embeddings === "all" ? text("logits.shared", { word: word(id) }) : "";
   return el("div", {},
     heading(text("logits.product", { word: word(id) })),
-    matrix({ rows: ["h", "E", "h × E"], columns: range(D).map(String), at: (i, column) => rows[i][column], caption: text("logits.row", { id }), compact: true }),
-    hint(text("logits.sum", { sum: number(rows[2].reduce((sum, x) => sum + x, model.bias("output.bias")?.[id] ?? 0), 4) }), " ", shared),
+    matrix({ rows: ["h", "E", "h × E"], columns: D, at: (i, column) => rows[i][column], caption: text("logits.row", { id }), compact: true }),
+    hint(text("logits.sum", { sum: number(sumOf(rows[2]) + (model.bias("output.bias")?.[id] ?? 0), 4) }), " ", shared),
   );
 }
 
@@ -85,7 +85,7 @@ function temperature({ text }, raw, word) {
     const T = Number(input.value);
     const ids = largest(raw, 6);
     const top = raw[ids[0]];
-    const total = raw.reduce((sum, x) => sum + Math.exp((x - top) / T), 0);
+    const total = sumOf(raw, (x) => Math.exp((x - top) / T));
     const items = ids.map((id) => ({ label: word(id), value: Math.exp((raw[id] - top) / T) / total }));
     body.replaceChildren(bars({ title: text("logits.at", { T: number(T, 1) }), items, largest: 1 }));
   };
@@ -110,8 +110,8 @@ function lens({ text, config, state, tensor, run }, model, word) {
 }
 
 function normalized(model, x) {
-  const mean = x.reduce((sum, v) => sum + v, 0) / x.length;
-  const deviation = Math.sqrt(x.reduce((sum, v) => sum + (v - mean) ** 2, 0) / x.length + 1e-5);
+  const mean = sumOf(x) / x.length;
+  const deviation = Math.sqrt(sumOf(x, (v) => (v - mean) ** 2) / x.length + 1e-5);
   const [gain, bias] = [model.weight("decoder_norm.weight"), model.weight("decoder_norm.bias")];
   return x.map((v, i) => ((v - mean) / deviation) * gain[i] + bias[i]);
 }
@@ -128,13 +128,13 @@ function loop(view) {
       { class: t === state.t ? "now" : null },
       el("th", { scope: "row" }, String(t + 1)),
       el("td", {}, read.slice(0, t + 1).map((word, i) => el("bdi", { class: i === t ? "new" : "old" }, word, " "))),
-      el("td", {}, pushButton({ "data-focus": `loop-${t}`, on: { click: () => update({ t }) } }, el("bdi", {}, label))),
+      el("td", {}, pushButton({ "data-focus": `loop-${t}`, click: () => update({ t }) }, bdi(label))),
       el("td", {}, percent(p)),
     );
   });
-  const head = ["loop.step", "loop.reads", "loop.writes", "loop.probability"].map((key) => el("th", { scope: "col" }, text(key)));
+  const head = ["step", "reads", "writes", "probability"].map((key) => text(`loop.${key}`));
   root.append(
-    scrolling(null, el("table", { class: "film" }, el("thead", {}, el("tr", {}, head)), el("tbody", {}, rows))),
+    scrolling(null, film(head, rows)),
     heading(text("loop.two")),
     el("div", { class: "beside" },
       group(el("h3", {}, text("loop.training")), para(text("loop.training.text", { n: written.length }))),

@@ -15,7 +15,7 @@ function fill(node, { on = {}, style = {}, ...attributes }, children) {
     if (value !== null && value !== undefined && value !== false) node.setAttribute(name, value === true ? "" : value);
   for (const [event, listener] of Object.entries(on)) node.addEventListener(event, listener);
   for (const [name, value] of Object.entries(style)) node.style.setProperty(name, value); // allowed by the policy, unlike style=""
-  node.append(...children.flat(Infinity).filter((child) => child !== null && child !== undefined && child !== false));
+  append(node, children);
   return node;
 }
 
@@ -25,6 +25,12 @@ export const para = (...children) => el("p", {}, ...children);
 /** A paragraph in small print. */
 export const hint = (...children) => el("p", { class: "note" }, ...children);
 
+/** Text of a user or a model, which may run from right to left. */
+export const bdi = (...children) => el("bdi", {}, ...children);
+
+/** What is done between two matrices. */
+export const operation = (...children) => el("p", { class: "operation" }, ...children);
+
 export const heading = (...children) => el("h2", {}, ...children);
 
 export const group = (...children) => el("div", {}, ...children);
@@ -32,7 +38,13 @@ export const group = (...children) => el("div", {}, ...children);
 /** A part of a station that may be wider than the page. With a name it can be scrolled by keyboard; without one, what is in it can. */
 export const scrolling = (name, ...children) => el("div", { class: "scroll", ...(name ? { tabindex: "0", role: "region", "aria-label": name } : {}) }, ...children);
 
-export const pushButton = (attributes, ...children) => el("button", { type: "button", ...attributes }, ...children);
+/** A table with these headings; `body` are its rows. */
+export const film = (heads, body, id = null) =>
+  el("table", { class: "film", id }, el("thead", {}, el("tr", {}, heads.map((head) => el("th", { scope: "col" }, head)))), el("tbody", {}, body));
+
+/** A button that calls `click`; with `pressed` it is a switch. */
+export const pushButton = ({ click, pressed = null, ...attributes }, ...children) =>
+  el("button", { type: "button", "aria-pressed": pressed === null ? null : String(pressed), on: click ? { click } : {}, ...attributes }, ...children);
 
 /** The color that a custom property stands for, as a canvas takes it. */
 export function colorOf(property) {
@@ -43,15 +55,13 @@ export function colorOf(property) {
   return color;
 }
 
-/** Append what is there: null, undefined and false are nothing. */
-export function append(node, ...children) {
-  node.append(...children.flat(Infinity).filter((child) => child !== null && child !== undefined && child !== false));
-}
+/** What is there of `children`: null, undefined and false are nothing. */
+const present = (children) => children.flat(Infinity).filter((child) => (child ?? false) !== false);
 
-/** Replace everything in a node; null, undefined and false are nothing. */
-export function replace(node, ...children) {
-  node.replaceChildren(...children.flat(Infinity).filter((child) => child !== null && child !== undefined && child !== false));
-}
+export const append = (node, ...children) => node.append(...present(children));
+
+/** Replace everything in a node. */
+export const replace = (node, ...children) => node.replaceChildren(...present(children));
 
 /** Numbers between 0 and 1 that look random and are the same each time (mulberry32). */
 export function uniforms(seed) {
@@ -104,6 +114,9 @@ export function visible(piece) {
   const bare = piece.replace(/^ (?=.)/s, "");
   return /^\s*$/.test(bare) ? bare.replaceAll("\n", "⏎").replace(/\s/g, "␣") || "␣" : bare;
 }
+
+/** The words of the page, for parts that are not given them. */
+export const words = { text: null };
 
 /** Say something to people who listen to the page. */
 export function announce(text) {

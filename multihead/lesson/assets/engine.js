@@ -131,6 +131,9 @@ export const NO_CHANGE = {};
 /** 0, 1, … n − 1. */
 export const range = (n) => [...Array(n).keys()];
 
+/** The sum of `f` over `values`. */
+export const sumOf = (values, f = (x) => x) => values.reduce((sum, x, i) => sum + f(x, i), 0);
+
 const isIn = (set, name) => Boolean(set && set.has(name));
 
 export class Transformer {

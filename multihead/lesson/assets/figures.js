@@ -1,6 +1,6 @@
 // Small pictures in SVG: curves and bars, with their numbers as text for people who cannot see them.
 
-import { count, el, number, percent, pushButton, svg } from "./dom.js";
+import { bdi, count, el, number, percent, pushButton, svg } from "./dom.js";
 
 const COLORS = 8;
 
@@ -35,14 +35,14 @@ export function bars({ title, items, largest = null, format = percent }) {
   const row = ({ label, value, note, on }) => {
     const bar = el("span", { class: value < 0 ? "bar negative" : "bar", style: { "--share": `${Math.min(100, (100 * Math.abs(value)) / top).toFixed(1)}%` } });
     const content = [el("bdi", { class: "label" }, label), bar, el("span", { class: "figure" }, format(value)), note ? el("span", { class: "note" }, note) : null];
-    return el("li", {}, on ? pushButton({ on: { click: on } }, content) : el("span", { class: "row" }, content));
+    return el("li", {}, on ? pushButton({ click: on }, content) : el("span", { class: "row" }, content));
   };
   return el("figure", { class: "bars" }, el("figcaption", {}, title), el("ol", {}, items.map(row)));
 }
 
 /** One bar cut into shares that add up to 1; `parts` are {label, value}, the largest first. Shares below 3% have no label in the bar. */
 export function stacked({ title, parts }) {
-  const piece = ({ label, value }, i) => el("span", { class: `color-${i % COLORS}`, style: { "--share": `${(100 * value).toFixed(2)}%` } }, value >= 0.03 ? el("bdi", {}, label) : "");
-  const key = parts.filter(({ value }) => value >= 0.001).map(({ label, value }, i) => el("li", { class: `color-${i % COLORS}` }, el("bdi", {}, label), ` ${percent(value)}`));
+  const piece = ({ label, value }, i) => el("span", { class: `color-${i % COLORS}`, style: { "--share": `${(100 * value).toFixed(2)}%` } }, value >= 0.03 ? bdi(label) : "");
+  const key = parts.filter(({ value }) => value >= 0.001).map(({ label, value }, i) => el("li", { class: `color-${i % COLORS}` }, bdi(label), ` ${percent(value)}`));
   return el("figure", { class: "stacked" }, el("figcaption", {}, title), el("div", { class: "shares", "aria-hidden": "true" }, parts.map(piece)), el("ol", { class: "key" }, key));
 }

@@ -1,14 +1,15 @@
 // Station 19: every head at a glance, with what it seems to do in this sentence.
 
 import { colorOf, el, hint, percent, pushButton } from "./dom.js";
-import { range } from "./engine.js";
-import { moduleOf, partSize } from "./attention.js";
+import { range, sumOf } from "./engine.js";
+import { moduleOf, partOf, partSize, sides } from "./attention.js";
 import { matrix } from "./matrix.js";
 
 function heads(view) {
   const { root, run, text, config, state, update, sublayer, model } = view;
   const { side } = state;
-  const [rows, columns] = side === "encoder" ? [run.labels.source, run.labels.source] : side === "decoder" ? [run.labels.read, run.labels.read] : [run.labels.written, run.labels.source];
+  const [queries, columns] = sides(view);
+  const rows = side === "cross" ? run.labels.written : queries;
   const layers = side === "encoder" ? config.encoder_layers : config.decoder_layers;
   const stack = side === "encoder" ? "encoder" : "decoder";
   const kind = side === "cross" ? "cross" : "self";
@@ -21,9 +22,9 @@ function heads(view) {
     for (let head = 0; head < config.n_heads; head++) {
       const at = weightsOf(`${stack}.${layer}.${kind}`, head);
       const role = describe(at, rows.length, columns.length, side);
-      const open = () => update({ layer, head });
+      const pressed = layer === state.layer && head === state.head;
       grid.append(
-        pushButton({ class: layer === state.layer && head === state.head ? "tile on" : "tile", "data-focus": `tile-${layer}-${head}`, "aria-pressed": String(layer === state.layer && head === state.head), on: { click: open } },
+        pushButton({ class: pressed ? "tile on" : "tile", "data-focus": `tile-${layer}-${head}`, pressed, click: () => update({ layer, head }) },
           el("span", { class: "name" }, text("heads.name", { layer: layer + 1, head: head + 1 })),
           thumbnail(at, rows.length, columns.length),
           el("span", { class: "note" }, [text(`role.${role.name}`), " ", percent(role.share)]),
@@ -61,11 +62,11 @@ function bySize({ run, model, config, state }, name, head) {
   const weight = reader(run.graph.get(`${name}.weights`), head, state.side === "decoder");
   const { data, shape: [H, n, width] } = run.graph.get(`${name}.v`);
   const matrix = model.weight(`${moduleOf(name)}.w_o.weight`);
-  const sizes = Array.from({ length: n }, (_, key) => partSize(data.subarray((head * n + key) * width, (head * n + key + 1) * width), matrix, head, H, config.d_model));
+  const sizes = range(n).map((key) => partSize(data.subarray((head * n + key) * width, (head * n + key + 1) * width), matrix, head, H, config.d_model));
   const totals = new Map();
   return (row, column) => {
     if (weight(row, column) === -Infinity) return -Infinity;
-    if (!totals.has(row)) totals.set(row, sizes.reduce((sum, size, key) => sum + Math.max(0, weight(row, key)) * size, 0));
+    if (!totals.has(row)) totals.set(row, sumOf(sizes, (size, key) => Math.max(0, weight(row, key)) * size));
     return (weight(row, column) * sizes[column]) / totals.get(row);
   };
 }
@@ -116,4 +117,4 @@ function thumbnail(at, n, m) {
   return canvas;
 }
 
-export const HEAD_STATIONS = [{ key: "heads", map: ({ side }) => ({ encoder: "encoder.self", decoder: "decoder.self", cross: "decoder.cross" })[side], parts: [], paper: "§3.2.2, appendix", formula: ["multiHead"], code: "attention_weights", sides: ["encoder", "decoder", "cross"], layers: true, heads: true, by: true, render: heads }];
+export const HEAD_STATIONS = [{ key: "heads", map: partOf, parts: [], paper: "§3.2.2, appendix", formula: ["multiHead"], code: "attention_weights", sides: ["encoder", "decoder", "cross"], layers: true, heads: true, by: true, render: heads }];

@@ -1,7 +1,7 @@
 // Stations 0 to 3: a sentence, its pieces, their embeddings, and their positions.
 
-import { append, count, el, heading, hint, number, para, pushButton, scrolling, svg, visible } from "./dom.js";
-import { range } from "./engine.js";
+import { append, bdi, count, el, heading, hint, number, operation, para, pushButton, scrolling, svg, visible } from "./dom.js";
+import { range, sumOf } from "./engine.js";
 import { curves } from "./figures.js";
 import { largest } from "./search.js";
 import { N_SPECIAL } from "./tokenizer.js";
@@ -9,7 +9,7 @@ import { N_SPECIAL } from "./tokenizer.js";
 function sentence(view) {
   const { root, run, text, found, update, config } = view;
   const { labels } = run;
-  const chip = (label, go) => pushButton({ class: "chip", on: { click: go } }, el("bdi", {}, label));
+  const chip = (label, go) => pushButton({ class: "chip", click: go }, bdi(label));
   root.append(
     para(text("sentence.read")),
     el("div", { class: "chips" }, labels.source.map((label) => chip(label, () => update({ s: 1 })))),
@@ -23,7 +23,7 @@ function sentence(view) {
 
 /** How to read the paper with this page, and every station's question with its answer. */
 function passes({ text, app, update }) {
-  const link = (s) => pushButton({ class: "link", on: { click: () => update({ s }) } }, String(s));
+  const link = (s) => pushButton({ class: "link", click: () => update({ s }) }, String(s));
   const steps = [["1", [0, 19]], ["2", [4, 7, 10, 15, 18, 21]], ["3", []]].map(([pass, stations]) => el("li", {}, text(`passes.${pass}`), " ", stations.map((s) => [link(s), " "])));
   const questions = app.stations.map(({ key }, s) => el("details", { class: "question" }, el("summary", {}, `${s} · `, text(`station.${key}.question`)), para(text(`station.${key}.answer`))));
   return el("div", { class: "passes" },
@@ -37,10 +37,10 @@ function ribbon({ run, text, config }) {
   const node = run.graph.nodes.get(`decoder.${config.decoder_layers - 1}.cross.weights`);
   if (!node) return null;
   const { data, shape: [H, T, S] } = node;
-  const weight = (t, s) => range(H).reduce((sum, head) => sum + data[(head * T + t) * S + s] / H, 0);
+  const weight = (t, s) => sumOf(range(H), (head) => data[(head * T + t) * S + s]) / H;
   const centers = (words) => {
     const widths = words.map((word) => 9 * word.length + 18);
-    return { at: widths.map((w, i) => widths.slice(0, i).reduce((sum, x) => sum + x, 0) + w / 2), total: widths.reduce((sum, x) => sum + x, 0) };
+    return { at: widths.map((w, i) => sumOf(widths.slice(0, i)) + w / 2), total: sumOf(widths) };
   };
   const [above, below] = [centers(run.labels.source), centers(run.labels.written)];
   const width = Math.max(above.total, below.total);
@@ -64,7 +64,7 @@ function pieces({ root, run, text, tokenizer }) {
     return el(
       "details",
       { class: "word", open: stages.length === longest || last.length > 1 },
-      el("summary", {}, el("bdi", {}, word.trim() || "␣"), " → ", last.map((piece) => el("span", { class: "piece" }, `${show(piece)} `, el("small", {}, tokenizer.ids.get(piece))))),
+      el("summary", {}, bdi(word.trim() || "␣"), " → ", last.map((piece) => el("span", { class: "piece" }, `${show(piece)} `, el("small", {}, tokenizer.ids.get(piece))))),
       el("ol", { class: "merges" }, stages.map((stage) => el("li", {}, stage.map((piece) => el("span", { class: "piece" }, show(piece)))))),
     );
   });
@@ -72,17 +72,19 @@ function pieces({ root, run, text, tokenizer }) {
 }
 
 function embedding(view) {
-  const { root, show, run, text, config, model, tokenizer } = view;
+  const { root, show, scale, run, text, config, model, tokenizer } = view;
   const rows = run.labels.source;
+  const largest = scale("source.scaled");
   append(
     root,
     hint(text("embedding.onehot", { size: count(config.vocab_size), id: run.source[0], width: config.d_model })),
     oneHot(view),
-    show("source.embedding", { rows, caption: text("matrix.embedding") }),
-    el("p", { class: "operation" }, `× √${config.d_model} = ${number(Math.sqrt(config.d_model), 3)}`),
-    show("source.scaled", { rows, caption: text("matrix.scaled") }),
+    show("source.embedding", { rows, caption: text("matrix.embedding"), largest }),
+    operation(`× √${config.d_model} = ${number(Math.sqrt(config.d_model), 3)}`),
+    show("source.scaled", { rows, caption: text("matrix.scaled"), largest }),
+    hint(text("embedding.scale")),
     model ? heading(text("embedding.near")) : null,
-    model && el("ul", { class: "near" }, [...new Set(run.source)].map((id) => el("li", {}, el("bdi", {}, visible(tokenizer.readable(id))), ": ", neighbors(model, tokenizer, id)))),
+    model && el("ul", { class: "near" }, [...new Set(run.source)].map((id) => el("li", {}, bdi(visible(tokenizer.readable(id))), ": ", neighbors(model, tokenizer, id)))),
   );
 }
 
@@ -111,7 +113,7 @@ function neighbors(model, tokenizer, id, n = 6) {
     return sum;
   };
   const size = Math.sqrt(dot(id, id));
-  const cosines = Array.from({ length: V }, (_, i) => (i === id ? -2 : dot(id, i) / (size * Math.sqrt(dot(i, i)) || 1)));
+  const cosines = range(V).map((i) => (i === id ? -2 : dot(id, i) / (size * Math.sqrt(dot(i, i)) || 1)));
   const hasLetters = (i) => /^ ?\p{L}/u.test(tokenizer.readable(i)) && i >= N_SPECIAL;
   const near = largest(cosines, 8 * n);
   const best = near.filter((i) => !hasLetters(id) || hasLetters(i)).slice(0, n);
@@ -119,18 +121,19 @@ function neighbors(model, tokenizer, id, n = 6) {
 }
 
 function positions(view) {
-  const { root, show, run, text, config, state } = view;
+  const { root, show, scale, run, text, config, state } = view;
   const rows = run.labels.source;
+  const largest = scale("source.scaled", "source.input");
   const size = (name) => {
     const { data } = run.graph.get(name);
-    return Math.sqrt(data.reduce((sum, x) => sum + x * x, 0) / data.length);
+    return Math.sqrt(sumOf(data, (x) => x * x) / data.length);
   };
   root.append(
-    show("source.scaled", { rows, caption: text("matrix.scaled") }),
-    el("p", { class: "operation" }, "+"),
-    show("source.positions", { rows, caption: text("matrix.positions"), largest: 1 }),
-    el("p", { class: "operation" }, "="),
-    show("source.input", { rows, caption: text("matrix.input") }),
+    show("source.scaled", { rows, caption: text("matrix.scaled"), largest }),
+    operation("+"),
+    show("source.positions", { rows, caption: text("matrix.positions"), largest }),
+    operation("="),
+    show("source.input", { rows, caption: text("matrix.input"), largest }),
     hint(text("positions.size", { embedding: number(size("source.embedding")), scaled: number(size("source.scaled")), positions: number(size("source.positions")) })),
   );
   if (config.positions !== "sinusoidal" || state.depth === "story") return;
@@ -144,7 +147,7 @@ function positions(view) {
       xLabel: text("positions.position"),
     }),
     hint(text("positions.waves", { waves: wavelengths(text, config.d_model) })),
-    para(pushButton({ class: "link", on: { click: () => view.update({ mode: "labs", lab: 1 }) } }, text("positions.lab"))),
+    para(pushButton({ class: "link", click: () => view.update({ mode: "labs", lab: 1 }) }, text("positions.lab"))),
   );
 }
 

@@ -10,7 +10,7 @@ export function laboratory(view, key, knobs, draw) {
   kept.set(key, values);
   const result = el("div", { class: "lab" });
   const redraw = () => replace(result, ...[draw(values, redraw)].flat());
-  const controls = knobs.map(({ name, min, max, step = 1, options, text: isText }) => {
+  const controls = knobs.map(({ name, min, max, step = 1, options, text: isText, show = String }) => {
     const id = `${key}-${name}`;
     const label = view.text(`lab.${key}.${name}`);
     if (options) {
@@ -23,11 +23,11 @@ export function laboratory(view, key, knobs, draw) {
       input.addEventListener("change", () => ((values[name] = input.value), redraw()));
       return el("label", { for: id, class: "wide-label" }, label, " ", input);
     }
-    const output = el("output", { for: id }, String(values[name]));
+    const output = el("output", { for: id }, show(values[name]));
     const input = el("input", { id, type: "range", min, max, step, value: values[name] });
     input.addEventListener("input", () => {
       values[name] = Number(input.value);
-      output.textContent = String(values[name]);
+      output.textContent = show(values[name]);
       redraw();
     });
     return el("label", { for: id }, label, " ", input, " ", output);

@@ -1,7 +1,7 @@
 // Labs: one idea each, with knobs and numbers computed here. No model is needed.
 
-import { count, el, group, heading, hint, number, para, scrolling, svg, uniforms } from "./dom.js";
-import { range, sinusoid, softmaxRows } from "./engine.js";
+import { bdi, count, el, film, group, heading, hint, number, para, scrolling, svg, uniforms } from "./dom.js";
+import { range, sinusoid, softmaxRows, sumOf } from "./engine.js";
 import { bars, curves } from "./figures.js";
 import { formula } from "./formula.js";
 import { matrix } from "./matrix.js";
@@ -15,38 +15,45 @@ export function gaussians(seed) {
   return () => Math.sqrt(-2 * Math.log(uniform() || 1e-12)) * Math.cos(2 * Math.PI * uniform());
 }
 
-const entropy = (weights) => -weights.reduce((sum, w) => sum + (w > 0 ? w * Math.log2(w) : 0), 0);
+const entropy = (weights) => -sumOf(weights, (w) => (w > 0 ? w * Math.log2(w) : 0));
 
 // Why √d_k
 
 export function scalingExperiment(width, pairs = 2000, keys = 16) {
   const next = gaussians(width);
   const vector = () => Float64Array.from({ length: width }, next);
-  const dot = (a, b) => a.reduce((sum, x, i) => sum + x * b[i], 0);
-  const products = Array.from({ length: pairs }, () => dot(vector(), vector()));
-  const mean = products.reduce((sum, x) => sum + x, 0) / pairs;
-  const variance = products.reduce((sum, x) => sum + (x - mean) ** 2, 0) / pairs;
-  const rows = Array.from({ length: pairs / keys }, (_, row) => products.slice(row * keys, (row + 1) * keys));
+  const dot = (a, b) => sumOf(a, (x, i) => x * b[i]);
+  const products = range(pairs).map(() => dot(vector(), vector()));
+  const mean = sumOf(products) / pairs;
+  const variance = sumOf(products, (x) => (x - mean) ** 2) / pairs;
+  const rows = range(Math.floor(pairs / keys)).map((row) => products.slice(row * keys, (row + 1) * keys));
   const measure = (divisor) => {
     const weights = rows.map((row) => [...softmaxRows(Float64Array.from(row, (x) => x / divisor), keys)]);
-    const average = (f) => weights.reduce((sum, row) => sum + f(row), 0) / weights.length;
+    const average = (f) => sumOf(weights, f) / weights.length;
     // The slope of the softmax: the sum of w (1 − w), 0 where one weight is 1.
-    return { entropy: average(entropy), largest: average((row) => Math.max(...row)), slope: average((row) => row.reduce((sum, w) => sum + w * (1 - w), 0)) };
+    return { entropy: average(entropy), largest: average((row) => Math.max(...row)), slope: average((row) => sumOf(row, (w) => w * (1 - w))) };
   };
   return { mean, variance, raw: measure(1), scaled: measure(Math.sqrt(width)) };
 }
 
 function scaling(view) {
-  laboratory(view, "scaling", [{ name: "width", min: 0, max: 9, value: 6 }], ({ width }) => {
+  laboratory(view, "scaling", [{ name: "width", min: 0, max: 9, value: 6, show: (width) => 2 ** width }], ({ width }) => {
     const d = 2 ** width;
-    const { mean, variance, raw, scaled } = scalingExperiment(d);
+    const { mean, variance, raw, scaled } = experiment(width);
+    const curve = ["variance", "raw", "scaled"];
+    const at = (row, column) => (row ? experiment(column)[curve[row]].largest : experiment(column).variance);
     const rows = [raw, scaled];
     return [
       para(view.text("lab.scaling.found", { d, mean: number(mean), variance: number(variance, 1) })),
       matrix({ rows: [view.text("lab.scaling.raw"), view.text("lab.scaling.scaled")], columns: ["entropy", "largest", "slope"].map((name) => view.text(`lab.scaling.${name}`)), at: (row, column) => rows[row][["entropy", "largest", "slope"][column]], caption: view.text("lab.scaling.softmax"), kind: "plain", digits: 3 }),
+      matrix({ rows: curve.map((name) => view.text(`lab.scaling.every.${name}`)), columns: range(10).map((power) => String(2 ** power)), at, caption: view.text("lab.scaling.every"), kind: "plain" }),
+      hint(view.text("lab.scaling.look")),
     ];
   });
 }
+
+const done = [];
+const experiment = (power) => (done[power] ??= scalingExperiment(2 ** power));
 
 // Positions
 
@@ -56,29 +63,34 @@ function positions(view) {
     const i = 2 * Math.min(pair, d / 2 - 1);
     const frequency = 1 / 10000 ** (i / d);
     const angle = k * frequency;
-    const encode = (p) => Array.from({ length: d }, (_, j) => sinusoid(p, j, d));
+    const encode = (p) => range(d).map((j) => sinusoid(p, j, d));
     const here = encode(pos);
-    const product = (p) => encode(p).reduce((sum, x, j) => sum + x * here[j], 0);
+    const product = (p) => sumOf(encode(p), (x, j) => x * here[j]);
     const [s, c] = [here[i], here[i + 1]];
     const turned = [Math.cos(angle) * s + Math.sin(angle) * c, -Math.sin(angle) * s + Math.cos(angle) * c];
     const there = encode(pos + k);
     return [
       formula("positions"),
-      matrix({ rows: range(40).map(String), columns: range(d).map(String), at: (row, column) => sinusoid(row, column, d), caption: view.text("lab.positions.map"), largest: 1, compact: true }),
+      matrix({ rows: 40, columns: d, at: (row, column) => sinusoid(row, column, d), caption: view.text("lab.positions.map"), largest: 1, compact: true }),
       para(view.text("lab.positions.wave", { i, j: i + 1, length: number((2 * Math.PI) / frequency, 1) })),
-      circle(view, s, c, there[i], there[i + 1]),
+      circle(view, [[pos, s, c], [pos + k, there[i], there[i + 1]]]),
       matrix({ rows: ["sin", "cos"], columns: ["sin", "cos"], at: (row, column) => (row === column ? Math.cos(angle) : row ? -Math.sin(angle) : Math.sin(angle)), caption: view.text("lab.positions.rotation", { k }), largest: 1, digits: 4 }),
       para(view.text("lab.positions.turned", { from: `(${number(s, 4)}, ${number(c, 4)})`, to: `(${number(turned[0], 4)}, ${number(turned[1], 4)})`, exact: `(${number(there[i], 4)}, ${number(there[i + 1], 4)})` })),
       curves({ title: view.text("lab.positions.products", { pos }), x: range(61), lines: [{ label: "PE·PE", y: product }], xLabel: view.text("positions.position") }),
-      matrix({ rows: range(12).map(String), columns: range(12).map(String), at: (i, j) => Math.max(-clip, Math.min(clip, j - i)), caption: view.text("lab.positions.relative", { clip, n: 2 * clip + 1 }), largest: 8, digits: 0 }),
+      matrix({ rows: 12, columns: 12, at: (i, j) => Math.max(-clip, Math.min(clip, j - i)), caption: view.text("lab.positions.relative", { clip, n: 2 * clip + 1 }), largest: 8, digits: 0 }),
       hint(view.text("lab.positions.shaw")),
     ];
   });
 }
 
-function circle({ text }, s1, c1, s2, c2) {
-  const point = (s, c, name) => svg("g", { class: name }, svg("path", { class: "line color-0", d: `M90 90 L${90 + 70 * c} ${90 - 70 * s}` }), svg("circle", { cx: 90 + 70 * c, cy: 90 - 70 * s, r: 5 }));
-  return svg("svg", { viewBox: "0 0 180 180", width: 180, height: 180, role: "img", "aria-label": text("lab.positions.circle"), class: "curves" }, svg("circle", { cx: 90, cy: 90, r: 70, class: "tick-circle" }), point(s1, c1, "from"), point(s2, c2, "to"));
+/** A pair of dimensions as a point on the circle, at some positions. */
+function circle({ text }, points) {
+  const title = text("lab.positions.circle");
+  const drawn = points.map(([position, s, c], i) => {
+    const [x, y] = [100 + 70 * c, 100 - 70 * s];
+    return svg("g", { class: i ? "to" : "from" }, svg("path", { class: "line color-0", d: `M100 100 L${x} ${y}` }), svg("circle", { cx: x, cy: y, r: 5 }), svg("text", { x: 100 + 88 * c, y: 104 - 88 * s, "text-anchor": "middle" }, String(position)));
+  });
+  return el("figure", {}, el("figcaption", { class: "note" }, title), svg("svg", { viewBox: "0 0 200 200", width: 200, height: 200, role: "img", "aria-label": title, class: "curves" }, svg("circle", { cx: 100, cy: 100, r: 70, class: "tick-circle" }), drawn));
 }
 
 // Paths: how many layers until one position can know of another
@@ -108,13 +120,13 @@ function paths(view) {
   laboratory(view, "paths", knobs, ({ n, from, to, kernel, reach, d }) => {
     const [a, b] = [Math.min(from, n - 1), Math.min(to, n - 1)];
     const items = KINDS.map((kind) => ({ label: view.text(`lab.paths.${kind}`), value: pathLength(kind, a, b, { kernel, reach, n }) }));
-    const head = ["lab.paths.layer", "lab.paths.complexity", "lab.paths.sequential", "lab.paths.longest"].map((key) => el("th", { scope: "col" }, view.text(key)));
+    const head = ["layer", "complexity", "sequential", "longest"].map((key) => view.text(`lab.paths.${key}`));
     const rows = KINDS.map((kind) => el("tr", {}, el("th", { scope: "row" }, view.text(`lab.paths.${kind}`)), ORDERS[kind].map((order) => el("td", {}, order))));
     return [
       formula("recurrent"),
       dependencies(view, n, a, b, { kernel, reach }),
       bars({ title: view.text("lab.paths.steps", { from: a, to: b }), items, format: (x) => number(x, 0) }),
-      scrolling(view.text("lab.paths.layer"), el("table", { class: "film" }, el("thead", {}, el("tr", {}, head)), el("tbody", {}, rows))),
+      scrolling(view.text("lab.paths.layer"), film(head, rows)),
       bars({ title: view.text("lab.paths.operations", { n, d }), items: KINDS.filter((kind) => kind !== "dilated").map((kind) => ({ label: view.text(`lab.paths.${kind}`), value: operations(kind, { n, d, kernel, reach }) })), format: count }),
       para(view.text(n < d ? "lab.paths.cheaper" : "lab.paths.dearer", { n, d })),
       hint(view.text("lab.paths.note")),
@@ -127,13 +139,14 @@ const operations = (kind, { n, d, kernel, reach }) => ({ attention: n * n * d, r
 
 /** What depends on what on the way from one position to another: the hops of each kind of layer. */
 function dependencies({ text }, n, a, b, options) {
-  const reach = { attention: n, recurrent: 1, convolution: Math.floor(options.kernel / 2) || 1, restricted: options.reach };
+  const half = Math.floor(options.kernel / 2) || 1;
+  const reach = { attention: () => n, recurrent: () => 1, convolution: () => half, dilated: (hop) => half * options.kernel ** hop, restricted: () => options.reach };
   const [left, height] = [130, 66];
   const x = (i) => left + (i * 450) / Math.max(1, n - 1);
   const lines = Object.entries(reach).map(([kind, most], row) => {
     const y = 50 + row * height;
     const hops = [];
-    for (let at = a; at !== b; at = hops.at(-1)[1]) hops.push([at, at + Math.sign(b - at) * Math.min(most, Math.abs(b - at))]);
+    for (let at = a; at !== b; at = hops.at(-1)[1]) hops.push([at, at + Math.sign(b - at) * Math.min(most(hops.length), Math.abs(b - at))]);
     return svg("g", {},
       svg("text", { x: left - 14, y: y + 4, "text-anchor": "end" }, text(`lab.paths.${kind}`)),
       hops.map(([from, to]) => svg("path", { class: `line color-${row}`, d: `M${x(from)} ${y} Q${(x(from) + x(to)) / 2} ${y - 12 - Math.min(60, Math.abs(x(to) - x(from)))} ${x(to)} ${y}` })),
@@ -147,11 +160,11 @@ function dependencies({ text }, n, a, b, options) {
 
 export function sparseMask(kind, n, { window = 2, tokens = 1, blocks = 1 } = {}) {
   const next = gaussians(7);
-  const random = Array.from({ length: n }, () => Array.from({ length: blocks * 2 }, () => Math.floor(Math.abs(next()) * 997) % n));
+  const random = range(n).map(() => range(blocks * 2).map(() => Math.floor(Math.abs(next()) * 997) % n));
   const isNear = (i, j) => Math.abs(i - j) <= window;
   const isGlobal = (i, j) => i < tokens || j < tokens;
   const rules = { full: () => true, causal: (i, j) => j <= i, window: isNear, global: isGlobal, random: (i, j) => random[i].includes(j), bigbird: (i, j) => isNear(i, j) || isGlobal(i, j) || random[i].includes(j) };
-  return Array.from({ length: n }, (_, i) => Array.from({ length: n }, (__, j) => rules[kind](i, j)));
+  return range(n).map((i) => range(n).map((j) => rules[kind](i, j)));
 }
 
 function sparse(view) {
@@ -159,14 +172,14 @@ function sparse(view) {
   laboratory(view, "sparse", knobs, ({ kind, n, window, tokens, p }) => {
     if (kind === "linformer") {
       return [
-        matrix({ rows: range(n).map(String), columns: range(Math.min(p, n)).map(String), at: () => 1, caption: view.text("lab.sparse.projected", { n, p }), kind: "weights", compact: true }),
+        matrix({ rows: n, columns: Math.min(p, n), at: () => 1, caption: view.text("lab.sparse.projected", { n, p }), kind: "weights", compact: true }),
         para(view.text("lab.sparse.count", { cells: n * Math.min(p, n), all: n * n, share: number((100 * Math.min(p, n)) / n, 0) })),
       ];
     }
     const mask = sparseMask(kind, n, { window, tokens });
     const cells = mask.flat().filter(Boolean).length;
     return [
-      matrix({ rows: range(n).map(String), columns: range(n).map(String), at: (i, j) => (mask[i][j] ? 1 : -Infinity), caption: view.text(`lab.sparse.kind.${kind}`), kind: "weights", compact: true }),
+      matrix({ rows: n, columns: n, at: (i, j) => (mask[i][j] ? 1 : -Infinity), caption: view.text(`lab.sparse.kind.${kind}`), kind: "weights", compact: true }),
       para(view.text("lab.sparse.count", { cells, all: n * n, share: number((100 * cells) / (n * n), 0) })),
     ];
   });
@@ -176,18 +189,19 @@ function sparse(view) {
 
 export function alignmentScores(width, n, seed = 5) {
   const next = gaussians(seed);
-  const vector = () => Array.from({ length: width }, next);
-  const [q, keys] = [vector(), Array.from({ length: n }, vector)];
-  const W = Array.from({ length: width }, () => vector().map((x) => x / Math.sqrt(width)));
-  const [u, wa, wb, location] = [vector().map((x) => x / Math.sqrt(width)), W, Array.from({ length: width }, () => vector().map((x) => x / Math.sqrt(width))), Array.from({ length: n }, () => vector().map((x) => x / Math.sqrt(width)))];
-  const dot = (a, b) => a.reduce((sum, x, i) => sum + x * b[i], 0);
+  const vector = () => range(width).map(next);
+  const [q, keys] = [vector(), range(n).map(vector)];
+  const small = () => vector().map((x) => x / Math.sqrt(width));
+  const W = range(width).map(small);
+  const [u, wa, wb, location] = [small(), W, range(width).map(small), range(n).map(small)];
+  const dot = (a, b) => sumOf(a, (x, i) => x * b[i]);
   const apply = (M, x) => M.map((row) => dot(row, x));
   // Luong's local-p: where to look, from the query alone. ConvS2S: the keys are the encoder's z, the values z + e.
   const center = (n - 1) / (1 + Math.exp(-dot(u, apply(wa, q).map(Math.tanh))));
-  const [embeddings, g] = [Array.from({ length: n }, vector), vector()];
+  const [embeddings, g] = [range(n).map(vector), vector()];
   const asked = apply(wb, q).map((x, i) => x + g[i]);
   const weights = [...softmaxRows(Float64Array.from(keys, (k) => dot(asked, k)), n)];
-  const mix = (values) => range(width).map((i) => values.reduce((sum, value, j) => sum + weights[j] * value[i], 0));
+  const mix = (values) => range(width).map((i) => sumOf(values, (value, j) => weights[j] * value[i]));
   return {
     center,
     conv: { weights, plain: mix(keys), both: mix(keys.map((k, j) => k.map((x, i) => x + embeddings[j][i]))) },
@@ -220,7 +234,7 @@ function align(view) {
       heading(view.text("lab.align.convs2s")),
       formula("convs2s"),
       matrix({ rows: [view.text("lab.align.weights")], columns, at: (_, column) => conv.weights[column], caption: view.text("lab.align.conv.weights"), kind: "weights" }),
-      matrix({ rows: ["Σ a z", "Σ a (z + e)"], columns: range(d).map(String), at: (row, column) => (row ? conv.both : conv.plain)[column], caption: view.text("lab.align.conv.output"), compact: d > 24 }),
+      matrix({ rows: ["Σ a z", "Σ a (z + e)"], columns: d, at: (row, column) => (row ? conv.both : conv.plain)[column], caption: view.text("lab.align.conv.output"), compact: d > 24 }),
     ];
   });
 }
@@ -230,7 +244,7 @@ function align(view) {
 function schedule(view) {
   laboratory(view, "schedule", [{ name: "d", min: 64, max: 1024, step: 64, value: 512 }, { name: "warmup", min: 500, max: 16000, step: 500, value: 4000 }], ({ d, warmup }) => [
     formula("schedule"),
-    curves({ title: view.text("lab.schedule.curve"), x: Array.from({ length: 200 }, (_, i) => 1 + i * 150), lines: [{ label: view.text("lab.schedule.own", { d, warmup: count(warmup) }), y: (step) => 1000 * learningRate(step, d, warmup) }, { label: view.text("lab.schedule.paper"), y: (step) => 1000 * learningRate(step, 512, 4000) }], xLabel: view.text("lab.schedule.step"), yLabel: "× 10⁻³" }),
+    curves({ title: view.text("lab.schedule.curve"), x: range(200).map((i) => 1 + i * 150), lines: [{ label: view.text("lab.schedule.own", { d, warmup: count(warmup) }), y: (step) => 1000 * learningRate(step, d, warmup) }, { label: view.text("lab.schedule.paper"), y: (step) => 1000 * learningRate(step, 512, 4000) }], xLabel: view.text("lab.schedule.step"), yLabel: "× 10⁻³" }),
     para(view.text("lab.schedule.peak", { rate: number(learningRate(warmup, d, warmup), 6), step: count(warmup) })),
   ]);
 }
@@ -246,7 +260,7 @@ export function smoothed(probability, size, epsilon) {
 function smoothing(view) {
   laboratory(view, "smoothing", [{ name: "epsilon", min: 0, max: 0.4, step: 0.05, value: 0.1 }, { name: "p", min: 0.05, max: 0.99, step: 0.01, value: 0.9 }, { name: "V", min: 5, max: 50, value: 10 }], ({ epsilon, p, V }) => {
     const { target, other, loss, plain } = smoothed(p, V, epsilon);
-    const rows = Array.from({ length: 99 }, (_, i) => (i + 1) / 100);
+    const rows = range(99).map((i) => (i + 1) / 100);
     return [
       formula("smoothing"),
       matrix({ rows: [view.text("lab.smoothing.target"), view.text("lab.smoothing.prediction")], columns: range(V).map((i) => String(i + 1)), at: (row, column) => (row ? (column ? (1 - p) / (V - 1) : p) : column ? other : target), caption: view.text("lab.smoothing.both"), kind: "weights", digits: 3 }),
@@ -277,7 +291,7 @@ export function bleu(candidate, reference) {
   });
   const brevity = c.length >= r.length ? 1 : c.length ? Math.exp(1 - r.length / c.length) : 0;
   const isZero = orders.some(({ matches }) => matches === 0);
-  const score = isZero ? 0 : 100 * brevity * Math.exp(orders.reduce((sum, { matches, total }) => sum + Math.log(matches / total) / 4, 0));
+  const score = isZero ? 0 : 100 * brevity * Math.exp(sumOf(orders, ({ matches, total }) => Math.log(matches / total) / 4));
   return { orders, brevity, score, lengths: [c.length, r.length] };
 }
 
@@ -287,7 +301,7 @@ function bleuLab(view) {
     const { orders, brevity, score, lengths } = bleu(candidate, reference);
     return [
       formula("bleu"),
-      ...orders.map(({ n, grams, matches, total }) => group(heading(view.text("lab.bleu.order", { n, matches, total, share: total ? number((100 * matches) / total, 1) : "–" })), para(grams.map(({ gram, isMatch }) => [el(isMatch ? "mark" : "span", {}, el("bdi", {}, gram)), " · "])))),
+      ...orders.map(({ n, grams, matches, total }) => group(heading(view.text("lab.bleu.order", { n, matches, total, share: total ? number((100 * matches) / total, 1) : "–" })), para(grams.map(({ gram, isMatch }) => [el(isMatch ? "mark" : "span", {}, bdi(gram)), " · "])))),
       para(view.text("lab.bleu.brevity", { candidate: lengths[0], reference: lengths[1], brevity: number(brevity, 4) })),
       el("p", { class: "value", "data-cell": "bleu" }, view.text("lab.bleu.score", { score: number(score, 2) })),
       hint(view.text("lab.bleu.note")),

@@ -1,7 +1,7 @@
 // Stations 11 to 14: residual and norm, feed-forward, layer by layer, and the memory.
 
-import { el, hint, para, percent, tiny } from "./dom.js";
-import { Graph, range } from "./engine.js";
+import { el, hint, operation, para, percent, tiny } from "./dom.js";
+import { Graph, range, sumOf } from "./engine.js";
 import { matrix } from "./matrix.js";
 
 /** Labels of the positions of the chosen stack. */
@@ -18,15 +18,15 @@ export function inputOf(config, sublayer) {
 }
 
 function norm(view) {
-  const { root, show, text, config, sublayer } = view;
+  const { root, show, scale, text, config, sublayer } = view;
   const rows = rowsOf(view);
   const input = inputOf(config, sublayer);
-  const sign = (symbol) => el("p", { class: "operation" }, symbol);
-  const x = show(input, { rows, caption: text("matrix.x") });
-  const output = show(`${sublayer}.output`, { rows, caption: text("matrix.output") });
-  const sum = show(`${sublayer}.sum`, { rows, caption: text("matrix.sum") });
-  const normalized = [statistics(view, rows), show(`${sublayer}.norm`, { rows, caption: text("matrix.norm") })];
-  root.append(...(config.norm === "pre" ? [x, ...normalized, output, sign("x + ⋯ ="), sum] : [x, sign("+"), output, sign("="), sum, ...normalized]));
+  const largest = scale(input, ...["output", "sum", "norm"].map((name) => `${sublayer}.${name}`));
+  const x = show(input, { rows, caption: text("matrix.x"), largest });
+  const output = show(`${sublayer}.output`, { rows, caption: text("matrix.output"), largest });
+  const sum = show(`${sublayer}.sum`, { rows, caption: text("matrix.sum"), largest });
+  const normalized = [statistics(view, rows), show(`${sublayer}.norm`, { rows, caption: text("matrix.norm"), largest })];
+  root.append(...(config.norm === "pre" ? [x, ...normalized, output, operation("x + ⋯ ="), sum] : [x, operation("+"), output, operation("="), sum, ...normalized]));
 }
 
 function statistics({ run, text, sublayer }, rows) {
@@ -47,7 +47,7 @@ function feedForward(view) {
   const name = `${stackOf(view)}.ffn`;
   const rows = rowsOf(view);
   const { data } = run.graph.get(`${name}.active`);
-  const zeros = data.reduce((count, x) => count + (x === 0), 0) / data.length;
+  const zeros = sumOf(data, (x) => x === 0) / data.length;
   root.append(
     show(`${name}.inner`, { rows, caption: text("matrix.inner"), compact: true }),
     show(`${name}.active`, { rows, caption: text("matrix.active"), compact: true }),

@@ -1,7 +1,7 @@
 // The page: its state, the link that restores it, and the parts around a station.
 
-import { announce, byId, el, group, heading, hint, makeTexts, number, para, pushButton, replace } from "./dom.js";
-import { range } from "./engine.js";
+import { announce, bdi, byId, el, group, heading, hint, makeTexts, number, para, pushButton, replace, words } from "./dom.js";
+import { range, sumOf } from "./engine.js";
 import { formula } from "./formula.js";
 import { sides } from "./attention.js";
 import { drawAttention, drawMap } from "./map.js";
@@ -28,7 +28,7 @@ const DEFAULTS = { mode: "lesson", s: 0, side: "encoder", layer: 0, head: 0, t: 
 class App {
   constructor() {
     this.about = block("about");
-    this.text = makeTexts(block("strings"));
+    this.text = words.text = makeTexts(block("strings"));
     this.state = { ...DEFAULTS, alpha: this.about.alpha ?? DEFAULTS.alpha, q: this.about.sentence ?? "" };
     if (!this.about.config) this.state.mode = "toy";
     this.trail = []; // cells that were followed, the first one first
@@ -211,10 +211,10 @@ class App {
   renderTop() {
     const { state, text } = this;
     const modes = MODES.filter((mode) => mode !== "lesson" || this.about.config).map((mode) =>
-      pushButton({ role: "tab", id: `mode-${mode}`, "aria-selected": String(state.mode === mode), on: { click: () => this.update({ mode }) } }, text(`mode.${mode}`)),
+      pushButton({ role: "tab", id: `mode-${mode}`, "aria-selected": String(state.mode === mode), click: () => this.update({ mode }) }, text(`mode.${mode}`)),
     );
     const top = [
-      el("p", { class: "eyebrow" }, text("title"), this.about.name ? [" · ", el("bdi", {}, this.about.name)] : null),
+      el("p", { class: "eyebrow" }, text("title"), this.about.name ? [" · ", bdi(this.about.name)] : null),
       el("div", { class: "modes", role: "tablist", "aria-label": text("modes") }, modes),
     ];
     if (state.mode === "lesson" && this.about.config) top.push(this.sentenceForm());
@@ -230,14 +230,14 @@ class App {
       el("label", { for: "sentence" }, text("sentence.label")),
       input,
       this.about.trace ? null : el("button", { type: "submit", id: "translate", class: "primary" }, text("sentence.button")),
-      el("output", { class: "translation", "aria-live": "polite" }, this.run ? el("bdi", {}, this.found?.text ?? this.about.translation ?? "") : text("sentence.waiting")),
+      el("output", { class: "translation", "aria-live": "polite" }, this.run ? bdi(this.found?.text ?? this.about.translation ?? "") : text("sentence.waiting")),
     );
     form.addEventListener("submit", (event) => {
       event.preventDefault();
       this.update({ q: input.value, y: "", t: 0 }).catch((error) => this.fail(error));
     });
     const examples = (this.about.examples ?? []).map((example) =>
-      pushButton({ class: "example", on: { click: () => this.update({ q: example, y: "", t: 0 }) } }, el("bdi", {}, example)),
+      pushButton({ class: "example", click: () => this.update({ q: example, y: "", t: 0 }) }, bdi(example)),
     );
     if (this.about.trace) return group(form, hint(text("trace.mode")));
     return group(form, examples.length ? el("p", { class: "examples" }, text("sentence.examples"), " ", examples) : null);
@@ -260,18 +260,19 @@ class App {
     const part = typeof station.map === "function" ? station.map(state) : station.map;
     replace(byId("map"), drawMap({ text: this.text, config: this.about.config, lit: part, layer: station.layers ? state.layer : null, open: (name) => this.openPart(name) }), drawAttention({ text: this.text, lit: station.key, open: (key) => this.go(STATIONS.findIndex((one) => one.key === key)) }));
     replace(byId("step"), el("h1", {}, this.text(`station.${station.key}.title`)), el("p", { class: "lead" }, this.text(`station.${station.key}.text`)), this.choices());
-    byId("step").dataset.station = station.key;
+    Object.assign(byId("step").dataset, { station: station.key, depth: state.depth });
     const body = el("div", { class: "station" });
     byId("step").append(body);
     if (this.run && station.needsModel && !this.model) body.append(hint(this.text("trace.needs")));
     else if (this.run) station.render(this.view(body));
+    if (body.querySelector("[data-tensor]")) body.prepend(hint(this.text("legend")));
     this.renderSide();
   }
 
   renderLabs(view) {
     const index = clamp(this.state.lab, 0, LABS.length - 1);
     const buttons = LABS.map((lab, i) =>
-      pushButton({ id: `lab-${lab.key}`, "aria-pressed": String(i === index), on: { click: () => this.update({ lab: i }) } }, this.text(`lab.${lab.key}.title`)),
+      pushButton({ id: `lab-${lab.key}`, pressed: i === index, click: () => this.update({ lab: i }) }, this.text(`lab.${lab.key}.title`)),
     );
     const body = el("div", { class: "lab" });
     view.root.append(el("h1", {}, this.text("mode.labs")), el("div", { class: "choices" }, buttons), body);
@@ -295,7 +296,14 @@ class App {
       update: (changes) => this.update(changes),
       tensor: (name) => this.run.graph.get(name),
       show: (name, options) => this.tensorView(name, options),
+      scale: (...names) => Math.max(...names.map((name) => this.largest(name))),
     };
+  }
+
+  /** The size that gets the full color where tensors are compared. */
+  largest(name) {
+    const { data } = this.run.graph.nodes.get(name) ?? { data: [] };
+    return extreme(1, data.length, (_, i) => data[i]);
   }
 
   /**
@@ -316,7 +324,7 @@ class App {
     const selected = isHere ? [shown.indexOf(last.index.at(-2)), last.index.at(-1)] : null;
     return matrix({
       rows: shown.map((row) => rows[row]),
-      columns: columns ?? range(m).map(String),
+      columns: columns ?? m,
       at,
       isHidden: masks && ((row, column) => masks.data[offset(shape, indexOf(row, column))] === -Infinity),
       caption,
@@ -326,6 +334,7 @@ class App {
       onSelect: (row, column) => this.follow(name, indexOf(row, column)),
       digits: this.state.depth === "every" ? Math.max(digits, 4) : digits,
       compact: compact || (this.state.depth === "story" && n * m > 64),
+      isWide: this.state.depth === "every",
       name,
     });
   }
@@ -339,7 +348,7 @@ class App {
         { class: "choice" },
         el("legend", {}, text(`choice.${legend}`)),
         options.map(([value, label]) =>
-          pushButton({ "data-focus": `${key}-${value}`, "aria-pressed": String(value === current), on: { click: () => this.update({ [key]: value }) } }, label),
+          pushButton({ "data-focus": `${key}-${value}`, pressed: value === current, click: () => this.update({ [key]: value }) }, label),
         ),
       );
     const upTo = (n) => range(n).map((i) => [i, String(i + 1)]);
@@ -350,7 +359,7 @@ class App {
       station.sides ? choice("side", station.sides.map((side) => [side, text(`side.${side}`)]), state.side, station.sides.includes("cross") ? "side" : "stack") : null,
       station.layers ? choice("layer", upTo(layers), state.layer) : null,
       station.heads ? choice("head", upTo(config.n_heads), state.head) : null,
-      station.rows && this.run ? choice("row", sides(this)[0].map((label, i) => [i, el("bdi", {}, label)]), state.row) : null,
+      station.rows && this.run ? choice("row", sides(this)[0].map((label, i) => [i, bdi(label)]), state.row) : null,
       station.by && this.model ? choice("by", ["weight", "size"].map((by) => [by, text(`by.${by}`)]), state.by) : null,
       station.steps && this.run ? choice("t", this.run.labels.written.map((label, i) => [i, label]), state.t) : null,
       choice("depth", DEPTHS.map((depth) => [depth, text(`depth.${depth}`)]), state.depth),
@@ -382,12 +391,12 @@ class App {
     const sorted = [...found].sort((a, b) => Math.abs(b.value * b.factor) - Math.abs(a.value * a.factor));
     const isRecorded = node.op === "recorded";
     const shown = sorted.slice(0, MAX_TERMS);
-    const rest = sorted.slice(MAX_TERMS).reduce((sum, term) => sum + term.value * term.factor, 0);
+    const rest = sumOf(sorted.slice(MAX_TERMS), (term) => term.value * term.factor);
     const crumbs = this.trail.map((step, i) =>
-      el("li", {}, pushButton({ "data-focus": `crumb-${i}`, on: { click: () => this.back(i) } }, cellName(step))),
+      el("li", {}, pushButton({ "data-focus": `crumb-${i}`, click: () => this.back(i) }, cellName(step))),
     );
     replace(byId("trail"), 
-      el("div", { class: "trail-head" }, heading(text("trail.title")), pushButton({ id: "trail-close", on: { click: () => this.close() } }, text("trail.close"))),
+      el("div", { class: "trail-head" }, heading(text("trail.title")), pushButton({ id: "trail-close", click: () => this.close() }, text("trail.close"))),
       el("ol", { class: "crumbs" }, crumbs),
       el("p", { class: "value" }, `${cellName(cell)} = ${number(value, 4)}`, el("span", { class: "note" }, [" ", text(isRecorded ? "trace.recorded" : `op.${node.op}`)])),
       el("ol", { class: "terms" }, shown.map((term, i) => el("li", {}, this.termView(term, i, node.op === "softmax" ? value : null)))),
@@ -404,9 +413,9 @@ class App {
     const isTensor = this.run.graph.nodes.has(term.tensor);
     const open = () => this.follow(term.tensor, term.index, false);
     return [
-      isTensor ? pushButton({ "data-focus": `term-${i}`, on: { click: open } }, name) : el("span", { class: "parameter" }, `${name} · ${this.text("trail.parameter")}`),
-      term.other ? [" × ", pushButton({ "data-focus": `other-${i}`, on: { click: () => this.follow(term.other.tensor, term.other.index, false) } }, cellName({ name: term.other.tensor, index: term.other.index }))] : null,
-      " ",
+      isTensor ? pushButton({ "data-focus": `term-${i}`, click: open }, name) : el("span", { class: "parameter" }, `${name} · ${this.text("trail.parameter")}`),
+      term.other ? [" × ", pushButton({ "data-focus": `other-${i}`, click: () => this.follow(term.other.tensor, term.other.index, false) }, cellName({ name: term.other.tensor, index: term.other.index }))] : null,
+      ": ",
       el("span", { class: "product" }, product),
     ];
   }
@@ -429,12 +438,12 @@ class App {
     contents.addEventListener("change", () => this.go(Number(contents.value)));
     replace(byId("bottom"), 
       el("div", { class: "walk" },
-        pushButton({ id: "previous", disabled: state.s === 0, on: { click: () => this.go(state.s - 1) } }, `◀ ${text("footer.previous")}`),
+        pushButton({ id: "previous", disabled: state.s === 0, click: () => this.go(state.s - 1) }, `◀ ${text("footer.previous")}`),
         contents,
-        pushButton({ id: "next", disabled: state.s === STATIONS.length - 1, on: { click: () => this.go(state.s + 1) } }, `${text("footer.next")} ▶`),
+        pushButton({ id: "next", disabled: state.s === STATIONS.length - 1, click: () => this.go(state.s + 1) }, `${text("footer.next")} ▶`),
         el("span", { class: "note progress" }, text("footer.progress", { n: state.s + 1, of: STATIONS.length })),
-        pushButton({ id: "present", "aria-pressed": String(isPresenting()), on: { click: () => this.present() } }, text("footer.present")),
-        pushButton({ id: "print", on: { click: () => window.print() } }, text("footer.print")),
+        pushButton({ id: "present", pressed: isPresenting(), click: () => this.present() }, text("footer.present")),
+        pushButton({ id: "print", click: () => window.print() }, text("footer.print")),
       ),
       hint(text("footer.keys")),
       hint(text("footer.offline")),

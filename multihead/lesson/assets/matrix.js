@@ -1,26 +1,29 @@
 // A matrix to look at: cells with their numbers up to 400 of them, a picture above; a cursor that moves with the arrow keys,
 // the cell under it in words, hatching where a mask forbids, and export as CSV or PNG.
 
-import { announce, colorOf, el, number, pushButton, scrolling, svg } from "./dom.js";
+import { announce, bdi, colorOf, el, number, pushButton, scrolling, svg, words } from "./dom.js";
+import { range } from "./engine.js";
 
 const MAX_TABLE_CELLS = 400;
 const MAX_TABLE_COLUMNS = 24;
-const MAX_WIDE_COLUMNS = 64; // of a picture that a reader turns into a table
+const MAX_WIDE_COLUMNS = 128; // of a picture that a reader turns into a table
 
 /**
  * Make a matrix view.
  *
- * `rows`, `columns`: labels. `at(row, column)`: the number, -Infinity where masked. `caption`: text. `kind`: "weights" (0 to
+ * `rows`, `columns`: labels, or how many there are, to number them from 0. `at(row, column)`: the number, -Infinity where masked. `caption`: text. `kind`: "weights" (0 to
  * 1, one hue), "signed" (hue by sign, alike for all with the same `largest`) or "plain" (no color). `isHidden(row, column)`:
  * whether a mask forbids this cell, which is hatched even if its number is 0. `selected`: [row, column] or null.
- * `onSelect(row, column)` is called for a click or Enter. `digits`: after the point. `compact`: always a picture.
+ * `onSelect(row, column)` is called for a click or Enter. `digits`: after the point. `compact`: always a picture,
+ * which begins as numbers if `isWide`.
  */
-export function matrix({ rows, columns, at, caption, kind = "signed", largest = null, isHidden = null, selected = null, onSelect = null, digits = 2, compact = false, name = "" }) {
+export function matrix({ rows: ownRows, columns: ownColumns, at, caption, kind = "signed", largest = null, isHidden = null, selected = null, onSelect = null, digits = 2, compact = false, isWide = false, name = "" }) {
+  const [rows, columns] = [ownRows, ownColumns].map((labels) => (Array.isArray(labels) ? labels : range(labels).map(String)));
   const top = largest ?? extreme(rows.length, columns.length, at);
   const hidden = isHidden ?? ((row, column) => at(row, column) === -Infinity);
   const shape = { rows, columns, at, kind, top, hidden, digits, onSelect, selected };
   const isTable = !compact && columns.length <= MAX_TABLE_COLUMNS && rows.length * columns.length <= MAX_TABLE_CELLS;
-  const body = isTable ? table(shape) : picture(shape);
+  const body = isTable ? table(shape) : isWide ? wideTable(shape) : picture(shape);
   const size = `${rows.length} × ${columns.length}`;
   const place = scrolling(null, body);
   return el(
@@ -28,7 +31,7 @@ export function matrix({ rows, columns, at, caption, kind = "signed", largest = 
     { class: `matrix ${isTable ? "cells" : "picture"}`, "data-tensor": name || null },
     el("figcaption", {}, el("span", { class: "name" }, caption), " ", el("span", { class: "size" }, size)),
     place,
-    tools(shape, caption, isTable ? null : place),
+    tools(shape, caption, isTable ? null : place, isWide),
   );
 }
 
@@ -71,8 +74,8 @@ function table({ rows, columns, at, kind, top, hidden, digits, onSelect, selecte
       );
     }),
   );
-  const head = el("tr", {}, el("td", { class: "corner" }), columns.map((label) => el("th", { scope: "col" }, el("bdi", {}, label))));
-  const body = rows.map((label, row) => el("tr", {}, el("th", { scope: "row" }, el("bdi", {}, label)), cells[row]));
+  const head = el("tr", {}, el("td", { class: "corner" }), columns.map((label) => el("th", { scope: "col" }, bdi(label))));
+  const body = rows.map((label, row) => el("tr", {}, el("th", { scope: "row" }, bdi(label)), cells[row]));
   const view = el("table", { role: "grid" }, el("thead", {}, head), el("tbody", {}, body));
   const choose = (cell) => cell && onSelect?.(Number(cell.dataset.row), Number(cell.dataset.column));
   view.addEventListener("click", (event) => choose(event.target.closest("td[data-row]")));
@@ -147,7 +150,7 @@ function picture({ rows, columns, at, kind, top, hidden, digits, onSelect, selec
   });
   if (selected) cursor.classList.add("chosen");
   place();
-  const labels = el("div", { class: "labels", "aria-hidden": "true" }, step >= 11 ? rows.map((label) => el("bdi", {}, label)) : []);
+  const labels = el("div", { class: "labels", "aria-hidden": "true" }, step >= 11 ? rows.map((label) => bdi(label)) : []);
   labels.style.setProperty("height", `${step * n}px`);
   return el("div", { class: "drawn" }, labels, frame, readout);
 }
@@ -169,15 +172,15 @@ function paint(canvas, n, m, at, kind, top, hidden) {
 // Export
 
 /** Buttons under a matrix; `place` holds a picture that can become a table of its first columns. */
-function tools(shape, caption, place) {
+function tools(shape, caption, place, isWide) {
   const file = caption.replace(/[^\p{L}\p{N}]+/gu, "-").replace(/^-|-$/g, "") || "matrix";
   return el(
     "div",
     { class: "tools" },
-    place && pushButton({ "aria-pressed": "false", on: { click: (event) => asTable(event.currentTarget, shape, place) } }, `123`),
-    pushButton({ on: { click: () => save(`${file}.csv`, csv(shape), "text/csv") } }, "CSV"),
-    pushButton({ on: { click: () => savePicture(`${file}.png`, shape) } }, "PNG"),
-    pushButton({ on: { click: () => save(`${file}.svg`, drawing(shape, caption), "image/svg+xml") } }, "SVG"),
+    place && pushButton({ pressed: isWide, click: (event) => asTable(event.currentTarget, shape, place) }, words.text("tools.numbers")),
+    pushButton({ click: () => save(`${file}.csv`, csv(shape), "text/csv") }, "CSV"),
+    pushButton({ click: () => savePicture(`${file}.png`, shape) }, "PNG"),
+    pushButton({ click: () => save(`${file}.svg`, drawing(shape, caption), "image/svg+xml") }, "SVG"),
   );
 }
 
@@ -201,8 +204,11 @@ function drawing({ rows, columns, at, kind, top, hidden }, caption) {
 function asTable(button, shape, place) {
   const isTable = button.getAttribute("aria-pressed") === "false";
   button.setAttribute("aria-pressed", String(isTable));
-  place.replaceChildren(isTable ? table({ ...shape, columns: shape.columns.slice(0, MAX_WIDE_COLUMNS) }) : picture(shape));
+  place.replaceChildren(isTable ? wideTable(shape) : picture(shape));
 }
+
+/** The numbers of a picture, up to a width that a browser draws quickly. */
+const wideTable = (shape) => table({ ...shape, columns: shape.columns.slice(0, MAX_WIDE_COLUMNS) });
 
 function csv({ rows, columns, at }) {
   const quote = (text) => `"${String(text).replaceAll('"', '""')}"`;

@@ -1,11 +1,11 @@
 // "By hand": the worked examples of lectures and slides, with numbers that can be changed. No model is needed.
 
-import { el, heading, hint, number, para, pushButton } from "./dom.js";
-import { softmaxRows } from "./engine.js";
+import { el, film, heading, hint, number, para, pushButton } from "./dom.js";
+import { softmaxRows, sumOf } from "./engine.js";
 
 // ------------------------------------------------------------------------------------------------------------ arithmetic
 
-export const product = (a, b) => a.map((row) => b[0].map((_, j) => row.reduce((sum, x, k) => sum + x * b[k][j], 0)));
+export const product = (a, b) => a.map((row) => b[0].map((_, j) => sumOf(row, (x, k) => x * b[k][j])));
 export const transpose = (a) => a[0].map((_, j) => a.map((row) => row[j]));
 export const softmax = (rows) => rows.map((row) => (row.every((x) => x === -Infinity) ? row.map(() => NaN) : [...softmaxRows(Float64Array.from(row), row.length)]));
 
@@ -24,7 +24,7 @@ function inTenths(row) {
   const tenths = row.map((w) => Math.floor(10 * w + 1e-9));
   const lost = row.map((w, i) => 10 * w - tenths[i]);
   const order = row.map((_, i) => i).sort((a, b) => lost[b] - lost[a]);
-  const left = 10 - tenths.reduce((sum, x) => sum + x, 0);
+  const left = 10 - sumOf(tenths);
   order.slice(0, left).forEach((i) => (tenths[i] += 1));
   return tenths.map((x) => x / 10);
 }
@@ -51,7 +51,7 @@ const copy = (value) => JSON.parse(JSON.stringify(value));
 
 /** What the reader has typed; kept while the page is open, and in the link. */
 let numbers = null;
-const OPTIONS = { isScaled: false, isRounded: false, isMasked: true, isStrict: false, query: 1.4, sharpness: 2 };
+const OPTIONS = { isScaled: false, isRounded: false, isMasked: true, isStrict: false, isShort: false, areColumns: false, query: 1.4, sharpness: 2 };
 let options = OPTIONS;
 
 /** What differs from the slides, for the link: "x.0.1=5;mask.2.3=0;isScaled=1". */
@@ -87,7 +87,7 @@ export function renderToy(view) {
     root.replaceChildren(
       el("h1", {}, text("toy.title")),
       hint(text("toy.intro")),
-      pushButton({ id: "toy-reset", class: "primary", on: { click: () => { [numbers, options] = [start(), OPTIONS]; draw(); } } }, text("toy.reset")),
+      pushButton({ id: "toy-reset", class: "primary", click: () => { [numbers, options] = [start(), OPTIONS]; draw(); } }, text("toy.reset")),
       partA(view, draw),
       partB(view, draw),
       partC(view, draw),
@@ -99,6 +99,9 @@ export function renderToy(view) {
   };
   draw();
 }
+
+/** The matrices of part A, which have no labels, with words as columns if a reader wants W x in place of x W. */
+const turned = (cells, labels) => (options.areColumns && !labels ? transpose(cells) : cells);
 
 /** A matrix of inputs. */
 function editable(name, caption, draw, labels = null) {
@@ -113,27 +116,28 @@ function editable(name, caption, draw, labels = null) {
     input.addEventListener("keydown", (event) => moveTo(event, name, i, j));
     return input;
   };
-  return grid(`${name}`, caption, rows.map((row, i) => row.map((_, j) => cell(i, j))), labels);
+  return grid(name, caption, turned(rows.map((row, i) => row.map((_, j) => cell(i, j))), labels), labels);
 }
 
 function moveTo(event, name, i, j) {
-  const step = { ArrowUp: [-1, 0], ArrowDown: [1, 0] }[event.key];
+  const step = { ArrowUp: -1, ArrowDown: 1 }[event.key];
   if (!step) return;
   event.preventDefault();
-  document.querySelector(`[data-cell="${name}-${i + step[0]}-${j + step[1]}"]`)?.focus();
+  const next = options.areColumns && name !== "grid" && name !== "attended" ? [i, j + step] : [i + step, j];
+  document.querySelector(`[data-cell="${name}-${next.join("-")}"]`)?.focus();
 }
 
 /** A matrix of results; each cell can be opened to see how it was computed. */
-function computed(name, caption, rows, { digits = 4, explain = null, labels = null, columns = null } = {}) {
+function computed(name, caption, rows, { digits = options.isShort ? 2 : 4, explain = null, labels = null, columns = null } = {}) {
   const cells = rows.map((row, i) => row.map((value, j) => {
     const shown = show(value, digits);
     if (!explain) return el("span", { "data-cell": `${name}-${i}-${j}` }, shown);
-    return pushButton({ "data-cell": `${name}-${i}-${j}`, on: { click: (event) => (event.target.closest("figure").querySelector("output").textContent = explain(i, j)) } }, shown);
+    return pushButton({ "data-cell": `${name}-${i}-${j}`, click: (event) => (event.target.closest("figure").querySelector("output").textContent = explain(i, j)) }, shown);
   }));
-  return grid(name, caption, cells, labels, explain ? el("output", { class: "note", "aria-live": "polite" }) : null, columns);
+  return grid(name, caption, turned(cells, labels), labels, explain ? el("output", { class: "note", "aria-live": "polite" }) : null, columns);
 }
 
-const show = (value, digits) => (Number.isNaN(value) ? "0/0" : Number.isInteger(value) && digits !== 4 ? String(value) : number(value, digits).replace(/^(.*)e.*$/, () => (0).toFixed(digits)));
+const show = (value, digits) => (Number.isNaN(value) ? "0/0" : Number.isInteger(value) && digits < 2 ? String(value) : number(value, digits).replace(/^(.*)e.*$/, () => (0).toFixed(digits)));
 
 function grid(name, caption, cells, labels = null, after = null, columns = null) {
   const head = columns ? el("thead", {}, el("tr", {}, labels ? el("td") : null, columns.map((label) => el("th", { scope: "col" }, label)))) : null;
@@ -155,19 +159,21 @@ function partA({ text }, draw) {
   const { q, k, v, scores, weights, output } = workedExample(numbers, options);
   const divisor = options.isScaled ? ` ÷ √${k[0].length}` : "";
   const dot = (a, b) => a.map((x, i) => `${show(x, 0)}·${show(b[i], 0)}`).join(" + ");
+  const [xW, qk] = options.areColumns ? ["W x", "Kᵀ Q"] : ["x W", "Q Kᵀ"];
   const column = (matrix, j) => matrix.map((row) => row[j]);
   const projected = (letter, matrix, result) => ({ digits: 0, explain: (i, j) => `${letter}${i + 1}${j + 1} = ${dot(numbers.x[i], column(matrix, j))} = ${show(result[i][j], 0)}` });
   return section(text("toy.a"), [
-    el("div", { class: "choices" }, toggle("toy-scaled", text("toy.scaled"), "isScaled", draw), toggle("toy-rounded", text("toy.rounded"), "isRounded", draw)),
+    el("div", { class: "choices" }, toggle("toy-scaled", text("toy.scaled"), "isScaled", draw), toggle("toy-rounded", text("toy.rounded"), "isRounded", draw), toggle("toy-short", text("toy.short"), "isShort", draw), toggle("toy-columns", text("toy.columns"), "areColumns", draw)),
+    options.areColumns ? hint(text("toy.columns.note")) : "",
     el("div", { class: "beside-toy" }, editable("x", text("toy.x"), draw), editable("w_key", text("toy.wk"), draw), editable("w_query", text("toy.wq"), draw), editable("w_value", text("toy.wv"), draw)),
     el("div", { class: "beside-toy" },
-      computed("Q", "Q = x W", q, projected("q", numbers.w_query, q)),
-      computed("K", "K = x W", k, projected("k", numbers.w_key, k)),
-      computed("V", "V = x W", v, projected("v", numbers.w_value, v)),
+      computed("Q", `Q = ${xW}`, q, projected("q", numbers.w_query, q)),
+      computed("K", `K = ${xW}`, k, projected("k", numbers.w_key, k)),
+      computed("V", `V = ${xW}`, v, projected("v", numbers.w_value, v)),
     ),
     el("div", { class: "beside-toy" },
-      computed("scores", `Q Kᵀ`, scores, { digits: 0, explain: (i, j) => `q${i + 1}·k${j + 1} = ${dot(q[i], k[j])} = ${show(scores[i][j], 0)}` }),
-      computed("weights", `${text("toy.weights")}${divisor}`, weights, { explain: (i, j) => text("toy.share", { score: show(scores[i][j], 0), row: scores[i].map((s) => `e^(${show(s, 0)}${divisor})`).join(" + ") }) }),
+      computed("scores", qk, scores, { digits: 0, explain: (i, j) => `q${i + 1}·k${j + 1} = ${dot(q[i], k[j])} = ${show(scores[i][j], 0)}` }),
+      computed("weights", `${text("toy.weights", { product: qk })}${divisor}`, weights, { explain: (i, j) => text("toy.share", { score: show(scores[i][j], 0), row: scores[i].map((s) => `e^(${show(s, 0)}${divisor})`).join(" + ") }) }),
       computed("output", text("toy.output"), output, { explain: (i, j) => weights[i].map((w, n) => `${number(w, 4)}·${show(v[n][j], 0)}`).join(" + ") + ` = ${number(output[i][j], 4)}` }),
     ),
   ]);
@@ -184,7 +190,7 @@ function partB({ text }, draw) {
       computed("grid-divided", text("toy.divided"), divided, { labels: WORDS }),
       computed("grid-slide", text("toy.slide"), SLIDE_GRID, { digits: 1, labels: WORDS }),
     ),
-    hint(text("toy.sum", { sum: number(SLIDE_GRID[2].reduce((sum, x) => sum + x, 0), 1) })),
+    hint(text("toy.sum", { sum: number(sumOf(SLIDE_GRID[2]), 1) })),
   ]);
 }
 
@@ -192,7 +198,7 @@ function partB({ text }, draw) {
 function partC({ text }, draw) {
   const isVisible = (i, j) => (options.isStrict ? j < i : numbers.mask[i][j]);
   const masked = numbers.attended.map((row, i) => row.map((s, j) => (!options.isMasked || isVisible(i, j) ? s : -Infinity)));
-  const cells = masked.map((row, i) => row.map((value, j) => pushButton({ class: value === -Infinity ? "masked" : null, "data-cell": `mask-${i}-${j}`, "aria-pressed": String(value === -Infinity), on: { click: () => { numbers.mask[i][j] = !numbers.mask[i][j]; draw(); } } }, number(value, 1))));
+  const cells = masked.map((row, i) => row.map((value, j) => pushButton({ class: value === -Infinity ? "masked" : null, "data-cell": `mask-${i}-${j}`, pressed: value === -Infinity, click: () => { numbers.mask[i][j] = !numbers.mask[i][j]; draw(); } }, number(value, 1))));
   return section(text("toy.c"), [
     el("div", { class: "choices" }, toggle("toy-mask", text("toy.mask"), "isMasked", draw), toggle("toy-strict", text("toy.strict"), "isStrict", draw)),
     el("div", { class: "beside-toy" },
@@ -209,7 +215,7 @@ function partC({ text }, draw) {
 function partD({ text }, draw) {
   const { keys } = LOOK_UP;
   const weights = softLookUp(options.query, keys, options.sharpness);
-  const soft = weights.reduce((sum, w, i) => sum + w * numbers.values[i], 0);
+  const soft = sumOf(weights, (w, i) => w * numbers.values[i]);
   const nearest = keys.reduce((best, key, i) => (Math.abs(key - options.query) < Math.abs(keys[best] - options.query) ? i : best), 0);
   const range = (id, name, max, step) => {
     const input = el("input", { type: "range", id, min: "0", max: String(max), step: String(step), value: String(options[name]) });
@@ -229,7 +235,7 @@ function partD({ text }, draw) {
   });
   return section(text("toy.d"), [
     el("div", { class: "knobs" }, range("toy-query", "query", 3, 0.1), range("toy-sharpness", "sharpness", 40, 0.5)),
-    el("table", { class: "film" }, el("thead", {}, el("tr", {}, ["toy.key", "toy.stored", "toy.weight"].map((key) => el("th", { scope: "col" }, text(key))))), el("tbody", {}, rows)),
+    film(["key", "stored", "weight"].map((key) => text(`toy.${key}`)), rows),
     el("p", { "data-cell": "soft" }, text("toy.found", { hard: number(numbers.values[nearest], 1), soft: number(soft, 4) })),
   ]);
 }

@@ -1,7 +1,7 @@
 // Station 21: training on one pair of sentences, from the shifted target to the loss, its gradient and steps of Adam.
 
-import { append, count, el, group, heading, hint, number, para, percent, pushButton, scrolling, tiny, uniforms, visible } from "./dom.js";
-import { Graph, logSoftmax, range } from "./engine.js";
+import { append, bdi, count, el, film, group, heading, hint, number, para, percent, pushButton, scrolling, tiny, uniforms, visible } from "./dom.js";
+import { Graph, logSoftmax, range, sumOf } from "./engine.js";
 import { bars, curves } from "./figures.js";
 import { formula } from "./formula.js";
 import { matrix } from "./matrix.js";
@@ -56,7 +56,7 @@ export class OutputTraining {
         logits[row * V + word] = sum;
       }
     const { losses, gradient } = smoothedLoss(logits, target, V, this.smoothing);
-    this.loss = losses.reduce((sum, { smoothed }) => sum + smoothed, 0) / losses.length;
+    this.loss = sumOf(losses, ({ smoothed }) => smoothed) / losses.length;
     this.gradient = gradient;
   }
 
@@ -97,7 +97,7 @@ function training(view) {
   const { graph, read, written, losses, gradient } = forced(model, tokenizer, run.text, target, smoothing);
   const word = (id) => visible(tokenizer.readable(id));
   const t = Math.min(state.t, written.length - 1);
-  const mean = (kind) => losses.reduce((sum, loss) => sum + loss[kind], 0) / losses.length;
+  const mean = (kind) => sumOf(losses, (loss) => loss[kind]) / losses.length;
   append(
     root,
     targetForm(view, target),
@@ -126,15 +126,15 @@ function targetForm({ text, app }, target) {
 }
 
 function table({ text, app }, rows, t) {
-  const head = ["training.step", "training.reads", "training.writes", "training.p", "training.plain", "training.smoothed"].map((key) => el("th", { scope: "col" }, text(key)));
+  const head = ["step", "reads", "writes", "p", "plain", "smoothed"].map((key) => text(`training.${key}`));
   const body = rows.map(({ read, write, plain, smoothed }, row) =>
     el("tr", { class: row === t ? "now" : null },
-      el("th", { scope: "row" }, String(row + 1)), el("td", {}, el("bdi", {}, read)),
-      el("td", {}, pushButton({ "data-focus": `train-${row}`, on: { click: () => app.update({ t: row }) } }, el("bdi", {}, write))),
+      el("th", { scope: "row" }, String(row + 1)), el("td", {}, bdi(read)),
+      el("td", {}, pushButton({ "data-focus": `train-${row}`, click: () => app.update({ t: row }) }, bdi(write))),
       [percent(Math.exp(-plain)), number(plain, 4), number(smoothed, 4)].map((value) => el("td", {}, value)),
     ),
   );
-  return scrolling(null, el("table", { class: "film", id: "losses" }, el("thead", {}, el("tr", {}, head)), el("tbody", {}, body)));
+  return scrolling(null, film(head, body, "losses"));
 }
 
 /** The entries of p − q with the largest size; that of the right word is negative until the word is certain enough. */
@@ -165,7 +165,7 @@ function adam({ text, app, model, config, about, run }, { hidden, written, loss,
     heading(text("training.adam")),
     formula("adam"),
     para(text("training.adam.note", { warmup: count(warmup) })),
-    para(pushButton({ class: "primary", id: "train-steps", on: { click: more } }, text("training.steps", { n: STEPS }))),
+    para(pushButton({ class: "primary", id: "train-steps", click: more }, text("training.steps", { n: STEPS }))),
     points.length > 1 ? curves({ title: text("training.falls"), x: range(points.length), lines: [{ label: text("training.smoothed"), y: (i) => points[i].loss }], xLabel: text("training.step") }) : null,
     el("p", { id: "train-loss" }, text("training.loss", { n: points.length - 1, loss: number(last.loss, 4), first: number(loss, 4), rate: number(last.rate, 5) })),
   );
@@ -178,8 +178,8 @@ function dropout({ text, tensor, run, config }) {
   const D = config.d_model;
   const kept = Float32Array.from(data, (x) => (next() < DROPOUT ? 0 : x / (1 - DROPOUT)));
   const rows = run.labels.source;
-  const show = (values, key) => matrix({ rows, columns: range(D).map(String), at: (row, column) => values[row * D + column], caption: text(key), compact: true });
-  const zeros = kept.reduce((count, x) => count + (x === 0), 0);
+  const show = (values, key) => matrix({ rows, columns: D, at: (row, column) => values[row * D + column], caption: text(key), compact: true });
+  const zeros = sumOf(kept, (x) => x === 0);
   return group(heading(text("training.dropout")), hint(text("training.dropout.note", { zeros, all: count(kept.length) })), el("div", { class: "pair" }, show(data, "matrix.input"), show(kept, "training.dropped")));
 }
 
@@ -193,7 +193,7 @@ function batches({ text, tokenizer, about, run }) {
     const n = Math.max(...lengths);
     return matrix({ rows: lengths.map((_, i) => String(i + 1)), columns: range(n).map((i) => String(i + 1)), at: (row, column) => (column < lengths[row] ? 1 : -Infinity), caption, kind: "weights", compact: true });
   };
-  const padding = (lengths) => lengths.reduce((sum, n) => sum + Math.max(...lengths) - n, 0);
+  const padding = (lengths) => sumOf(lengths, (n) => Math.max(...lengths) - n);
   const parts = [sorted.slice(0, half), sorted.slice(half)];
   return group(heading(text("training.batches")),
     hint(text("training.batches.note", { one: padding(sentences), two: padding(parts[0]) + padding(parts[1]) })),
@@ -221,8 +221,8 @@ function recipe({ text, about, config }) {
     bleu: scores.map(({ set, value }) => `${number(value, 1)} (${set})`).join(", ") || "–",
   };
   const body = Object.entries(rows).map(([key, own]) => el("tr", {}, el("th", { scope: "row" }, text(`training.recipe.${key}`)), el("td", {}, text(`training.paper.${key}`)), el("td", {}, own)));
-  const head = ["training.recipe", "training.paper", "training.own"].map((key) => el("th", { scope: "col" }, text(key)));
-  return group(heading(text("training.compare")), scrolling(text("training.compare"), el("table", { class: "film" }, el("thead", {}, el("tr", {}, head)), el("tbody", {}, body))), hint(text("training.seeds")));
+  const head = ["recipe", "paper", "own"].map((key) => text(`training.${key}`));
+  return group(heading(text("training.compare")), scrolling(text("training.compare"), film(head, body)), hint(text("training.seeds")));
 }
 
 export const TRAINING_STATIONS = [{ key: "training", needsModel: true, map: "probabilities", parts: [], paper: "§5", formula: ["smoothing", "schedule"], code: "smoothed_loss", steps: false, render: training }];

@@ -1,7 +1,7 @@
 // Labs on trees (Wang et al., 2019; §6.3) and on chance.
 
 import { el, group, heading, hint, number, para, percent, scrolling, svg, uniforms } from "./dom.js";
-import { range } from "./engine.js";
+import { range, sumOf } from "./engine.js";
 import { laboratory } from "./laboratory.js";
 import { matrix } from "./matrix.js";
 
@@ -43,12 +43,12 @@ function dependency(view) {
 /** The words in a line, with an arc from each head to its word. */
 function arcs({ text }, words, heads) {
   const widths = words.map((word) => 10 * word.length + 22);
-  const x = widths.map((width, i) => widths.slice(0, i).reduce((sum, w) => sum + w, 0) + width / 2);
+  const x = widths.map((width, i) => sumOf(widths.slice(0, i)) + width / 2);
   const farthest = Math.max(...heads.map((head, i) => (head ? Math.abs(x[head - 1] - x[i]) : 0)));
   const base = 30 + farthest / 2;
   const lines = heads.map((head, i) => (head ? svg("path", { class: "line color-0", d: `M${x[head - 1]} ${base - 16} Q${(x[head - 1] + x[i]) / 2} ${base - 16 - Math.abs(x[head - 1] - x[i])} ${x[i]} ${base - 16}`, "marker-end": "url(#arc)" }) : null));
   const tip = svg("defs", {}, svg("marker", { id: "arc", viewBox: "0 0 8 8", refX: 7, refY: 4, markerWidth: 5, markerHeight: 5, orient: "auto" }, svg("path", { d: "M0 0 L8 4 L0 8 z", class: "dot" })));
-  const width = widths.reduce((sum, w) => sum + w, 0);
+  const width = sumOf(widths);
   return scrolling(text("lab.tree.picture"), svg("svg", { viewBox: `0 0 ${width} ${base + 8}`, width, height: base + 8, role: "img", "aria-label": text("lab.tree.picture"), class: "curves arcs" }, tip, lines, words.map((word, i) => svg("text", { x: x[i], y: base, "text-anchor": "middle" }, word))));
 }
 
@@ -108,7 +108,7 @@ const bracketTree = (node) => (node.children ? el("span", { class: "bracket" }, 
 /** Differences of the means of two systems on `n` sentences, for 400 resampled test sets; `edge` is the true difference. */
 export function resample(n, edge, seed = 1) {
   const next = uniforms(seed);
-  const wins = () => range(n).reduce((sum) => sum + (next() < 0.5 + edge / 200 ? 1 : -1), 0);
+  const wins = () => sumOf(range(n), () => (next() < 0.5 + edge / 200 ? 1 : -1));
   return range(400).map(() => (100 * wins()) / n);
 }
 

@@ -1,7 +1,8 @@
 // Station 20: what if a part were missing? Each knob re-runs the model, and says what to look for.
 
-import { el, group, heading, hint, number, para, pushButton } from "./dom.js";
+import { bdi, el, group, heading, hint, number, para, pushButton } from "./dom.js";
 import { range } from "./engine.js";
+import { partOf, sides } from "./attention.js";
 import { bars } from "./figures.js";
 
 /** Sub-layers of the model by their names in the graph. */
@@ -33,12 +34,13 @@ function whatIf(view) {
   const { root, text, state, app, run } = view;
   const result = el("div", { class: "outcome", "aria-live": "polite" });
   const buttons = Object.keys(KNOBS).map((name) =>
-    pushButton({ "data-focus": `knob-${name}`, "aria-pressed": String(app.knob === name && app.knobRun === run), on: { click: () => turn(view, name, result, buttons) } }, text(`knob.${name}`)),
+    pushButton({ "data-focus": `knob-${name}`, pressed: app.knob === name && app.knobRun === run, click: () => turn(view, name, result, buttons) }, text(`knob.${name}`)),
   );
   root.append(
     hint(text("whatif.where", { place: text(`place.${state.side}`, { layer: state.layer + 1 }), head: state.head + 1 })),
     heading(text("whatif.off")),
     el("div", { class: "choices" }, buttons),
+    several(view, result, buttons),
     result,
     weightEditor(view, result),
     importance(view),
@@ -47,10 +49,39 @@ function whatIf(view) {
   if (app.knob && app.knobRun === run) turn(view, app.knob, result, buttons);
 }
 
+/** Any number of heads at once; a reader may go on to another sub-layer and switch off more. */
+function several(view, result, knobs) {
+  const { app, text, config, sublayer, run } = view;
+  const off = () => (app.off?.run === run ? app.off : (app.off = { run, heads: new Set() })).heads;
+  const buttons = range(config.n_heads).map((head) => {
+    const name = `${sublayer}:${head}`;
+    const button = pushButton({ "data-focus": `off-${head}`, pressed: off().has(name), click: () => {
+      const heads = off();
+      if (!heads.delete(name)) heads.add(name);
+      button.setAttribute("aria-pressed", String(heads.has(name)));
+      app.knob = null;
+      knobs.forEach((knob) => knob.setAttribute("aria-pressed", "false"));
+      compare(view, { heads: new Set(heads) }, result, text("whatif.several.look", { names: [...heads].map((one) => headName(text, one)).join(", ") || text("whatif.nothing") }));
+    } }, String(head + 1));
+    return button;
+  });
+  return el("fieldset", { class: "choice" }, el("legend", {}, text("whatif.several")), buttons);
+}
+
+/** "encoder.0.self:2" in words. */
+function headName(text, name) {
+  const [sublayer, head] = name.split(":");
+  const [stack, layer, kind] = sublayer.split(".");
+  return text("whatif.head", { side: text(`side.${sideOf(stack, kind)}`), layer: Number(layer) + 1, head: Number(head) + 1 });
+}
+
+const sideOf = (stack, kind) => (stack === "encoder" ? "encoder" : kind === "self" ? "decoder" : "cross");
+
 function turn(view, name, node, buttons) {
   const { app, run, text } = view;
-  [app.knob, app.knobRun] = [name, run];
-  buttons.forEach((button, i) => button.setAttribute("aria-pressed", String(Object.keys(KNOBS)[i] === name)));
+  [app.knob, app.knobRun, app.off] = [name, run, null];
+  document.querySelectorAll("[data-focus^=off]").forEach((button) => button.setAttribute("aria-pressed", "false"));
+  buttons.forEach((button) => button.setAttribute("aria-pressed", String(button.dataset.focus === `knob-${name}`)));
   compare(view, KNOBS[name](view), node, text(`knob.${name}.look`));
 }
 
@@ -64,10 +95,10 @@ async function compare(view, change, node, look) {
   if (app.comparison !== asked) return; // another part was switched off meanwhile
   node.removeAttribute("aria-busy");
   const old = new Set(found.text.split(/\s+/));
-  const words = after.split(/\s+/).map((word) => el(old.has(word) ? "span" : "mark", {}, el("bdi", {}, word), " "));
+  const words = after.split(/\s+/).map((word) => el(old.has(word) ? "span" : "mark", {}, bdi(word), " "));
   node.replaceChildren(
     el("dl", {},
-      el("dt", {}, text("whatif.before")), el("dd", {}, el("bdi", {}, found.text)),
+      el("dt", {}, text("whatif.before")), el("dd", {}, bdi(found.text)),
       el("dt", {}, text("whatif.after")), el("dd", { class: "after" }, after ? words : text("whatif.nothing")),
       el("dt", {}, text("whatif.difference")), el("dd", {}, number(difference, 3)),
     ),
@@ -75,16 +106,17 @@ async function compare(view, change, node, look) {
   );
   if (change.positions !== false) return;
   const order = await app.runner.run("reversed", request);
-  if (app.comparison === asked) node.append(para(text("whatif.reversed"), " ", el("bdi", {}, order.text), " ", text("whatif.scores", { own: number(order.own, 6), reversed: number(order.score, 6) })));
+  if (app.comparison === asked) node.append(para(text("whatif.reversed"), " ", bdi(order.text), " ", text("whatif.scores", { own: number(order.own, 6), reversed: number(order.score, 6) })));
 }
 
 /** Type a weight into the attention matrix of the chosen head. */
 function weightEditor(view, node) {
   const { text, run, state, sublayer } = view;
-  const [queries, keys] = state.side === "encoder" ? [run.labels.source, run.labels.source] : state.side === "decoder" ? [run.labels.read, run.labels.read] : [run.labels.read, run.labels.source];
-  const pick = (id, labels) => el("select", { id, "aria-label": text(`whatif.${id}`) }, labels.map((label, i) => el("option", { value: i }, `${i + 1} ${label}`)));
+  const [queries, keys] = sides(view);
+  const pick = (id, labels) => el("select", { id }, labels.map((label, i) => el("option", { value: i }, `${i + 1} ${label}`)));
   const [query, key] = [pick("query", queries), pick("key", keys)];
-  const weight = el("input", { id: "weight", type: "number", min: "0", max: "1", step: "0.1", value: "1", "aria-label": text("whatif.weight") });
+  const weight = el("input", { id: "weight", type: "number", min: "0", max: "1", step: "0.1", value: "1" });
+  const labeled = [query, key, weight].map((input) => el("label", {}, text(`whatif.${input.id}`), " ", input));
   const apply = () => {
     const typed = Math.min(1, Math.max(0, Number(weight.value) || 0));
     const { data, shape } = run.graph.get(`${sublayer}.weights`);
@@ -94,7 +126,7 @@ function weightEditor(view, node) {
     const row = keys.map((_, column) => ({ head: state.head, query: Number(query.value), key: column, weight: column === Number(key.value) ? typed : rest > 1e-9 ? (at(column) * (1 - typed)) / rest : (1 - typed) / Math.max(1, keys.length - 1) }));
     compare(view, { weights: new Map([[sublayer, row]]) }, node, text("whatif.weight.look"));
   };
-  return group(heading(text("whatif.type")), el("p", { class: "knobs" }, query, key, weight, pushButton({ id: "apply-weight", class: "primary", on: { click: apply } }, text("whatif.apply"))));
+  return group(heading(text("whatif.type")), el("p", { class: "knobs" }, labeled, pushButton({ id: "apply-weight", class: "primary", click: apply }, text("whatif.apply"))));
 }
 
 /** The importance of every head, measured by switching each one off. */
@@ -106,16 +138,14 @@ function importance(view) {
     const items = [...rows].sort((a, b) => a.change - b.change).map(({ name, change }) => {
       const [sublayer, head] = name.split(":");
       const [stack, layer, kind] = sublayer.split(".");
-      const side = stack === "encoder" ? "encoder" : kind === "self" ? "decoder" : "cross";
-      const label = text("whatif.head", { side: text(`side.${side}`), layer: Number(layer) + 1, head: Number(head) + 1 });
-      return { label, value: change, on: () => update({ side, layer: Number(layer), head: Number(head) }) };
+      return { label: headName(text, name), value: change, on: () => update({ side: sideOf(stack, kind), layer: Number(layer), head: Number(head) }) };
     });
     body.replaceChildren(bars({ title: text("whatif.map"), items, format: (x) => number(x, 3) }));
   };
   button.addEventListener("click", async () => {
     const names = attentionOf(config).flatMap((sublayer) => range(config.n_heads).map((head) => `${sublayer}:${head}`));
     const progress = el("progress", { max: "1", value: "0" });
-    const cancel = pushButton({ class: "link", on: { click: () => { app.runner.cancel(); body.replaceChildren(); } } }, text("whatif.cancel"));
+    const cancel = pushButton({ class: "link", click: () => { app.runner.cancel(); body.replaceChildren(); } }, text("whatif.cancel"));
     body.replaceChildren(progress, " ", cancel);
     const request = { source: run.source, target: run.written.slice(0, -1), names };
     const rows = await app.runner.run("heads", request, (share) => (progress.value = share));
@@ -130,15 +160,15 @@ function importance(view) {
 function longer(view) {
   const { text, run, app, state } = view;
   const output = el("p", { class: "after" });
-  const count = el("input", { type: "number", id: "copies", min: "1", max: "6", value: "4", "aria-label": text("whatif.copies") });
-  const button = pushButton({ class: "primary", id: "repeat", on: { click: async () => {
+  const count = el("input", { type: "number", id: "copies", min: "1", max: "6", value: "4" });
+  const button = pushButton({ class: "primary", id: "repeat", click: async () => {
     const copies = Math.min(6, Math.max(1, Number(count.value) || 1));
     const request = { text: Array(copies).fill(run.text).join(" "), options: { beam: Math.min(2, state.beam), alpha: state.alpha } };
     output.textContent = "…";
     output.textContent = (await app.runner.run("translate", request)).text;
-  } } }, text("whatif.repeat"));
-  return group(heading(text("whatif.longer")), el("p", { class: "knobs" }, count, button), output, hint(text("whatif.longer.look")));
+  } }, text("whatif.repeat"));
+  return group(heading(text("whatif.longer")), el("p", { class: "knobs" }, el("label", {}, text("whatif.copies"), " ", count), button), output, hint(text("whatif.longer.look")));
 }
 
-export const WHAT_IF_STATIONS = [{ key: "whatif", needsModel: true, map: ({ side }) => ({ encoder: "encoder.self", decoder: "decoder.self", cross: "decoder.cross" })[side], parts: [], paper: "§4, §6.2", formula: [], code: "attention_weights", sides: ["encoder", "decoder", "cross"], layers: true, heads: true, render: whatIf }];
+export const WHAT_IF_STATIONS = [{ key: "whatif", needsModel: true, map: partOf, parts: [], paper: "§4, §6.2", formula: [], code: "attention_weights", sides: ["encoder", "decoder", "cross"], layers: true, heads: true, render: whatIf }];
 

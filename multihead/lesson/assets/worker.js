@@ -1,5 +1,6 @@
 // Long computations off the main thread. Where workers are refused (some browsers do, for files), they run here instead.
 
+import { sumOf } from "./engine.js";
 import { build, translate } from "./model.js";
 import { beamSearch, forcedScores } from "./search.js";
 import { END } from "./tokenizer.js";
@@ -10,7 +11,7 @@ export const JOBS = {
 
   /** The translation by a changed model, and the change in the log-probability of the one that it made before. */
   outcome: ({ model, tokenizer }, { text, options, source, target, change }) => {
-    const total = (what) => forcedScores(model, source, target, what).reduce((sum, score) => sum + score, 0);
+    const total = (what) => sumOf(forcedScores(model, source, target, what));
     return { after: translate(model, tokenizer, text, { ...options, change }).text, difference: total(change) - total() };
   },
 
@@ -22,7 +23,7 @@ export const JOBS = {
 
   /** Change in the log-probability of a translation when each head is switched off, one after the other. */
   heads: ({ model }, { source, target, names }, report) => {
-    const total = (change) => forcedScores(model, source, target, change).reduce((sum, score) => sum + score, 0);
+    const total = (change) => sumOf(forcedScores(model, source, target, change));
     const before = total();
     return names.map((name, done) => {
       report(done / names.length);
