@@ -4,6 +4,7 @@ train: `multihead train`, from a request to a published model.
 request: what a user asks for.
 setup: decides what a new run is, or how an existing one is resumed.
 sizing: chooses the preset that fits a text and a time budget.
+limits: refuses runs that do not fit the memory of this machine, or take more than a week.
 base_model: the model that fine-tuning starts from.
 rehearsal: text of that model that is trained on again.
 new_vocabulary: that model with the vocabulary of another text.

@@ -22,14 +22,15 @@ from multihead.data.parallel_text import ParallelText, as_list
 from multihead.data.prepare import prepare
 from multihead.data.readers.corpus import count_pairs
 from multihead.data.shards import open_training_shards, read_summary
-from multihead.errors import UserError
+from multihead.errors import UsageError, UserError
 from multihead.hardware.flops import GPUS, counted_flops
-from multihead.hardware.memory import keep_freed_memory, peak_memory_mb
+from multihead.hardware.memory import BYTES_PER_WEIGHT, keep_freed_memory, peak_memory_mb
 from multihead.runs.base_model import BaseModel
+from multihead.runs.limits import MAX_DAYS, why_too_large
 from multihead.runs.publishing_time import publishing_seconds
 from multihead.runs.rehearsal import find_rehearsal
 from multihead.runs.request import TrainingRequest
-from multihead.runs.setup import has_run, resolve_run, resumed_config, vocabulary_of, why_too_short
+from multihead.runs.setup import has_run, resolve_run, resumed_config, vocabulary_of, why_unfit
 from multihead.runs.sizing import Corpus, parameters
 from multihead.text.lines import file_size, open_binary
 from multihead.text.tokenizer import SubwordTokenizer
@@ -37,8 +38,6 @@ from multihead.training.trainer import Trainer
 
 SAMPLE = 20_000  # pairs that are prepared and trained on; a smaller text is prepared completely
 WARM_UP_STEPS, MEASURED_STEPS = 2, 5
-MAX_DAYS = 14  # a longer run is warned of
-BYTES_PER_WEIGHT = 16  # the weight, its gradient and two moments, in float32
 DISK_BYTES_PER_WEIGHT = 12  # of a checkpoint: the weight and two moments
 
 
@@ -104,6 +103,8 @@ def estimate_run(request: TrainingRequest, measured_steps: int = MEASURED_STEPS,
     """Return what the run that `multihead train` would make of a request will need."""
     with tempfile.TemporaryDirectory() as temporary:
         run = plan_run(request, Path(temporary) / "data", log)
+        if refusal := why_too_large(run.config):
+            raise UsageError(refusal)  # its steps cannot be measured
         # In a separate process, whose peak memory is that of a run.
         measured = run_in_subprocess(_measure, run.config, run.corpus.folder, measured_steps)
         return _estimate(run, measured, request.output)
@@ -123,7 +124,7 @@ def plan_run(request: TrainingRequest, temporary: Path, log: Log) -> PlannedRun:
         return _prepare_sample(request, draft, base, temporary)
 
     run = resolve_run(request, open_corpus, log)
-    return PlannedRun(config=run.resolved.config, preset=run.preset, corpus=run.corpus, refusal=why_too_short(run))
+    return PlannedRun(config=run.resolved.config, preset=run.preset, corpus=run.corpus, refusal=why_unfit(run))
 
 
 def _prepare_sample(request: TrainingRequest, draft: RunConfig, base: BaseModel | None, folder: Path) -> Corpus:

@@ -22,6 +22,7 @@ from multihead.data.prepare import preparation_settings, prepare, requested_voca
 from multihead.data.shards import CorpusSummary, check_corpus, corpus_identity, read_summary
 from multihead.errors import UsageError, UserError
 from multihead.runs.base_model import SHORTLIST_FOLDER, BaseModel, fine_tuning_layer, is_same_model, open_base_model
+from multihead.runs.limits import why_too_large, why_too_long
 from multihead.runs.rehearsal import find_rehearsal
 from multihead.runs.request import BASE_MODEL, MODEL_VOCAB, NEW_VOCABULARY, TrainingRequest
 from multihead.runs.sizing import MIN_WARM_UPS, Corpus, Sizer
@@ -47,7 +48,7 @@ def setup_run(request: TrainingRequest, log: Log, n_processes: int = 1) -> tuple
         return config, request.output / "data"
     began = time.monotonic()
     run = resolve_run(request, lambda draft, base: _corpus_for_run(request, draft, base, log), log, n_processes)
-    if refusal := why_too_short(run, time.monotonic() - began):
+    if refusal := why_unfit(run, time.monotonic() - began):
         raise UsageError(f"{refusal}; the text stays prepared")
     _write_run(request.output, run)
     log(settings_table(run.resolved).as_text())
@@ -57,10 +58,20 @@ def setup_run(request: TrainingRequest, log: Log, n_processes: int = 1) -> tuple
     return config, request.output / "data"
 
 
+def why_unfit(run: "NewRun", seconds_spent: float = 0.0) -> str | None:
+    """Return why a run would not succeed on this machine, and what would; None if it can."""
+    config = run.resolved.config
+    if _is_short(config):
+        return why_too_large(config)
+    return (
+        why_too_large(config) or why_too_short(run, seconds_spent) or why_too_long(run.resolved, run.preset, run.sizer)
+    )
+
+
 def why_too_short(run: "NewRun", seconds_spent: float = 0.0) -> str | None:
     """Return why no model could be trained and published within `minutes`, and how many would do; None if one can."""
     config = run.resolved.config
-    if not config.train.minutes or _is_short(config):
+    if not config.train.minutes:
         return None
     training, publishing = run.sizer.training_needed(config), run.sizer.speed(config).publishing_seconds
     needed = seconds_spent + training + publishing

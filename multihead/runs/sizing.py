@@ -1,13 +1,16 @@
 """Choose the preset that fits a text and a time budget, by timing presets on the text itself.
 
-A model needs about two target tokens per parameter, and several times as many steps as its warm-up, or the run ends
-before it has learned anything. A model that is too large for its text memorizes it.
+A model needs to see its text once, about two target tokens per parameter, and several times as many steps as its
+warm-up, or the run ends before it has learned anything. A model that is too large for its text memorizes it. What does
+not fit into memory is not considered (docs/model-size.md).
 """
 
 import math
+import os
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from functools import cache
 from pathlib import Path
 
 from multihead.config.fit import dropout_for
@@ -17,7 +20,7 @@ from multihead.config.schema import RunConfig
 from multihead.console import Log, duration
 from multihead.data.shards import CorpusSummary, open_training_shards
 from multihead.hardware.flops import counted_flops
-from multihead.hardware.memory import keep_freed_memory
+from multihead.hardware.memory import available_memory_mb, keep_freed_memory, training_memory_mb
 from multihead.text.tokenizer import SubwordTokenizer
 
 CANDIDATES = ("tiny", "small", "base")  # smallest first
@@ -37,7 +40,7 @@ class Speed:
     """How fast a model trains on this machine."""
 
     tokens_per_second: float  # target tokens, without padding
-    tokens_per_step: float
+    tokens_per_step: float  # of all batches of a step
     publishing_seconds: float = 0.0  # after the last step; measured if the time of a run is limited
 
 
@@ -49,6 +52,7 @@ class TimeBudget:
     seconds: float  # publishing included
     steps: int | None = None  # limit set by the user
     is_set: bool = True  # whether the user set the time
+    memory_mb: float = math.inf  # that is available
 
     def tokens(self, speed: Speed) -> float:
         """Return how many target tokens a model of this speed sees."""
@@ -71,7 +75,8 @@ def choose_preset(budget: TimeBudget, shape_of: Callable[[str], RunConfig], spee
     epochs = budget.tokens(speed) / budget.target_tokens
     for name in CANDIDATES[1:]:
         shape = shape_of(name)
-        can_be = _fills(budget, shape) and _is_enough(budget, shape, _upper_bound(speed, shape_of(chosen), shape))
+        can_be = _fills(budget, shape) and memory_mb(shape) <= budget.memory_mb
+        can_be = can_be and _is_enough(budget, shape, _upper_bound(speed, shape_of(chosen), shape))
         if not can_be or not _is_enough(budget, shape, speed_of(name)):
             break
         chosen, speed = name, speed_of(name)
@@ -96,27 +101,43 @@ def _fills(budget: TimeBudget, shape: RunConfig) -> bool:
 
 
 def _is_enough(budget: TimeBudget, shape: RunConfig, speed: Speed) -> bool:
+    """Return whether a model sees all of its text, enough text for its size, and enough steps."""
     tokens = budget.tokens(speed)
-    n_steps = tokens / (speed.tokens_per_step * shape.train.accumulate)
-    return tokens >= TOKENS_PER_PARAMETER * parameters(shape) and n_steps >= MIN_WARM_UPS * shape.train.warmup
+    n_steps = tokens / speed.tokens_per_step
+    enough = max(budget.target_tokens, TOKENS_PER_PARAMETER * parameters(shape))
+    return tokens >= enough and n_steps >= MIN_WARM_UPS * shape.train.warmup
 
 
 def _upper_bound(speed: Speed, measured: RunConfig, larger: RunConfig) -> Speed:
     """Return a speed that a larger model cannot exceed, given that of a smaller one."""
     share = counted_flops(measured.model, 1) / counted_flops(larger.model, 1)
-    tokens_per_step = speed.tokens_per_step * larger.data.batch_tokens / measured.data.batch_tokens
+    batch_tokens = [shape.data.batch_tokens * shape.train.accumulate for shape in (measured, larger)]
     return Speed(
         tokens_per_second=MAX_SPEEDUP * share * speed.tokens_per_second,
-        tokens_per_step=tokens_per_step,
+        tokens_per_step=speed.tokens_per_step * batch_tokens[1] / batch_tokens[0],
         publishing_seconds=speed.publishing_seconds,
     )
 
 
+@cache
 def parameters(shape: RunConfig) -> int:
     """Return the number of parameters of a model."""
     from multihead.model.weights import count_parameters_of  # needs torch, which `multihead prepare` does without
 
     return count_parameters_of(shape.model)
+
+
+def memory_mb(shape: RunConfig) -> float:
+    """Return about how much memory a run needs on this machine, where torchrun may start several processes."""
+    return int(os.environ.get("LOCAL_WORLD_SIZE", "1")) * training_memory_mb(shape, parameters(shape))
+
+
+def memory_limit_mb() -> float:
+    """Return how much memory a run may need; no limit where that is not known, and with a GPU, which has its own."""
+    from multihead.hardware.device import pick_device  # needs torch
+
+    available = available_memory_mb()
+    return math.inf if available is None or pick_device().type != "cpu" else available
 
 
 # Measuring
@@ -147,7 +168,7 @@ def measured_speed(config: RunConfig, data: Path, n_processes: int = 1) -> Speed
     n_tokens = trainer.state.tokens_seen - seen
     return Speed(
         tokens_per_second=n_processes * n_tokens / (time.perf_counter() - began),
-        tokens_per_step=n_tokens / MEASURED_STEPS * batch_tokens / timed.data.batch_tokens,
+        tokens_per_step=n_tokens / MEASURED_STEPS * config.train.accumulate * batch_tokens / timed.data.batch_tokens,
         publishing_seconds=publishing_seconds(trainer, data) if config.train.minutes else 0.0,
     )
 
@@ -196,8 +217,23 @@ class Sizer:
             f"({self.corpus.target_tokens:,} target tokens): {sized.reason}. Override with --preset."
         )
         layers = [_preset_layer(sized.preset)]
+        layers += self._default_limit(layers, log)
         # The base preset has the paper's dropout.
         return sized.preset, [*layers, *([] if sized.preset == "base" else self.fit_dropout(layers, log))]
+
+    def _default_limit(self, fitted: Sequence[Layer], log: Log) -> list[Layer]:
+        """Return a limit of time if the user set none, and the steps of the preset take longer than the default."""
+        if any(value_of(self.layers, name) for name in ("train.minutes", "train.steps")):
+            return []
+        config = resolve([*self.layers, *fitted]).config
+        needed = self.training_seconds(config)
+        if needed <= 3600 * DEFAULT_HOURS:
+            return []
+        log(
+            f"Stopping after {DEFAULT_HOURS} hours, since {config.train.steps:,} steps would take {duration(needed)}. "
+            "Override with --minutes or --steps."
+        )
+        return [Layer(Source.FIT, {"train.minutes": 60.0 * DEFAULT_HOURS, "train.steps": 0}, "no limit was set")]
 
     def fit_dropout(self, fitted: Sequence[Layer], log: Log) -> list[Layer]:
         """Return the dropout that fits the text and the time, unless other layers set it."""
@@ -209,10 +245,14 @@ class Sizer:
         log(f"Using dropout {dropout:g} for about {epochs:.2g} epochs. Override with --set model.dropout=0.2.")
         return [Layer(Source.FIT, {"model.dropout": dropout}, f"about {epochs:.2g} epochs")]
 
+    def training_seconds(self, config: RunConfig) -> float:
+        """Return how long a run trains."""
+        return self._expected_tokens(config) / self.speed(config).tokens_per_second
+
     def estimate(self, config: RunConfig) -> str:
         """Return a line that says how long a run will take."""
         speed, tokens = self.speed(config), self._expected_tokens(config)
-        time_needed, steps = duration(tokens / speed.tokens_per_second), tokens / speed.tokens_per_step
+        time_needed, steps = duration(self.training_seconds(config)), tokens / speed.tokens_per_step
         limit = "" if config.train.minutes else " Set a limit with --minutes."
         return (
             f"Estimated training time: {time_needed} for {steps:,.0f} steps ({tokens / self.corpus.target_tokens:.2g} "
@@ -227,7 +267,7 @@ class Sizer:
         n_steps = MIN_WARM_UPS * config.train.warmup
         if config.train.steps:
             n_steps = min(n_steps, config.train.steps)
-        return n_steps * speed.tokens_per_step * config.train.accumulate / speed.tokens_per_second
+        return n_steps * speed.tokens_per_step / speed.tokens_per_second
 
     def speed(self, config: RunConfig) -> Speed:
         """Return how fast a configuration trains; it is measured once."""
@@ -243,6 +283,7 @@ class Sizer:
             seconds=60 * train.minutes if minutes else 3600 * DEFAULT_HOURS,
             steps=train.steps if steps else None,
             is_set=bool(minutes),
+            memory_mb=memory_limit_mb(),
         )
 
     def _with_preset(self, name: str) -> RunConfig:

@@ -1,9 +1,12 @@
 """The model that fits a text and the time there is for it."""
 
 import itertools
+from functools import cache
 from pathlib import Path
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from multihead.config import presets
 from multihead.config.resolve import configure
@@ -21,6 +24,7 @@ from tests.conftest import QUICK, copy_or_reverse, write_pairs
 TWO_CORES = {"tiny": 0.38, "small": 0.45, "base": 0.73, "thorough": 0.45}  # of 415 GFLOPS, as docs/benchmarks.md has it
 
 
+@cache
 def shape(name: str, vocab_size: int = 16_000) -> RunConfig:
     return configure(presets.preset(name), {"model.vocab_size": vocab_size})
 
@@ -53,6 +57,40 @@ def test_more_time_or_a_faster_machine_never_gives_a_smaller_model() -> None:
         by_speed = [sizes.index(chosen(n_tokens, 100, times)) for times in (0.1, 1, 10, 100)]
         assert by_time == sorted(by_time)
         assert by_speed == sorted(by_speed)
+
+
+BUDGETS = {
+    "n_tokens": st.integers(10_000, 2 * 10**9),
+    "minutes": st.floats(0.1, 20_000),
+    "times": st.floats(0.01, 1000),
+}
+
+
+@given(**BUDGETS)
+def test_a_model_that_cannot_see_its_text_once_is_not_chosen_if_a_smaller_one_can(
+    n_tokens: int, minutes: float, times: float
+) -> None:
+    budget = TimeBudget(target_tokens=n_tokens, seconds=60 * minutes)
+    epochs = {name: budget.tokens(speed(name, times)) / n_tokens for name in TWO_CORES}
+    preset = chosen(n_tokens, minutes, times)
+    smaller = [name for name in TWO_CORES if sizing.parameters(shape(name)) < sizing.parameters(shape(preset))]
+    assert epochs[preset] >= 1 or all(epochs[name] < 1 for name in smaller)
+
+
+@given(**BUDGETS, factor=st.floats(1, 100))
+def test_more_time_never_gives_a_smaller_model(n_tokens: int, minutes: float, times: float, factor: float) -> None:
+    sizes = ["tiny", "thorough", "small", "base"]  # by the text it is either thorough, or small and base
+    assert sizes.index(chosen(n_tokens, minutes, times)) <= sizes.index(chosen(n_tokens, factor * minutes, times))
+
+
+def test_a_model_that_does_not_fit_into_memory_is_neither_timed_nor_chosen() -> None:
+    def timing(name: str) -> Speed:
+        assert name != "base"
+        return speed(name, 1000)
+
+    available = sizing.memory_mb(shape("base")) - 1
+    budget = TimeBudget(target_tokens=20_000_000, seconds=36_000, memory_mb=available)
+    assert choose_preset(budget, shape, timing).preset == "small"
 
 
 @pytest.mark.parametrize("minutes", [10, 100, 600])
