@@ -22,6 +22,7 @@ class BulkOptions:
 
     search: SearchConfig = field(default_factory=SearchConfig)
     engine: str = "auto"
+    to: str | None = None  # the language to translate into, for a model of several
     id_column: str = "id"
     text_column: str = "text"
     workers: int = 0  # 0: one for each core of the cluster
@@ -42,6 +43,7 @@ class Job:
     search: SearchConfig
     part_rows: int
     version: str  # of Multihead
+    to: str | None = None
     format: int = FORMAT
 
     @property

@@ -26,6 +26,7 @@ from multihead.storage.files import content_sum, exclusive, sha256
 from multihead.storage.model_folder import WEIGHTS, ModelFolder
 from multihead.storage.shortlist import FILE as SHORTLIST
 from multihead.translation.engines.choose import name_engine
+from multihead.translation.targets import Targets
 from multihead.untrusted import MAX_JSON_BYTES, check_file
 
 OBJECT_STORE = 128 << 20  # bytes; only descriptions of parts are stored
@@ -35,6 +36,7 @@ def bulk(model: str, source: Path, output: Path, options: BulkOptions, console: 
     """Translate Parquet or text into a folder of Parquet files, or resume that; return the number of rows."""
     ray = _import_ray(options)
     model_folder, output = ModelFolder.open(find_model(model).resolve(), say), output.resolve()
+    Targets(model, model_folder.config.data, model_folder.tokenizer()).choose(options.to)  # refuses a wrong language
     with exclusive(output):
         for leftover in output.glob(".part-*"):  # of workers that were killed
             leftover.unlink(missing_ok=True)
@@ -50,6 +52,7 @@ def bulk(model: str, source: Path, output: Path, options: BulkOptions, console: 
             search=options.search.of_model(model_folder.search),
             part_rows=options.part_rows or min(MAX_PART_ROWS, max(MIN_PART_ROWS, math.ceil(n_rows / N_PARTS))),
             version=__version__,
+            to=options.to,
         )
         job = start_or_resume(job, output)
         parts = list(split_rows(n_rows_of, job.part_rows))

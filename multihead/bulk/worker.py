@@ -52,7 +52,7 @@ class Worker:
     def _load(self) -> Translator:
         """Return the translator, which has to search as that of the driver."""
         job = self._work.job
-        translator = load(self._work.model_folder, engine=job.engine, threads=1)
+        translator = load(self._work.model_folder, engine=job.engine, threads=1).into(job.to)
         if translator.folder and (found := name_engine(job.engine, [translator.folder])) != job.searches_with:
             raise UserError(f"--engine {job.engine} is {found} on a worker, and {job.searches_with} here: name one")
         return translator

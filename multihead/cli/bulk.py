@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from multihead.cli.options import Alpha, Beam, Engine, Model, NoGuard, Quiet, Split
+from multihead.cli.options import Alpha, Beam, Engine, Model, NoGuard, Quiet, Split, To
 from multihead.config.resolve import search_config
 from multihead.config.schema import check_engine
 from multihead.console import say, set_verbosity
@@ -25,6 +25,7 @@ def bulk_command(
     address: Annotated[
         str | None, typer.Option(help="Address of a Ray cluster.  [default: start one on this machine]")
     ] = None,
+    to: To = None,
     beam: Beam = None,
     alpha: Alpha = None,
     split: Split = None,
@@ -42,6 +43,7 @@ def bulk_command(
     options = BulkOptions(
         search=search,
         engine=engine,
+        to=to,
         id_column=id_column,
         text_column=text_column,
         workers=workers,

@@ -15,7 +15,7 @@ Value = TypeVar("Value", int, float, str)
 
 def serve_command(
     models: Annotated[
-        list[str], typer.Argument(help="One model per pair of languages: folders, bundled names or hf:owner/name.")
+        list[str], typer.Argument(help="Models: folders, bundled names or hf:owner/name; one for each direction.")
     ],
     host: Annotated[str, typer.Option(help="Address to listen on; 0.0.0.0 for all interfaces.")] = "127.0.0.1",
     port: Annotated[int, typer.Option(min=0, max=65535, help="Port to listen on; 0 picks a free one.")] = 5000,
@@ -41,6 +41,9 @@ def serve_command(
     log: Annotated[bool, typer.Option(help="Log each request to stderr as a line of JSON, without its text.")] = True,
     explain: Annotated[
         bool, typer.Option(help="Offer the lesson about each model, a page that contains the model's weights.")
+    ] = True,
+    pivot: Annotated[
+        bool, typer.Option(help="Translate through a third language where no model has the direction.")
     ] = True,
     engine: Engine = "auto",
     characters: Annotated[int | None, typer.Option(min=1, hidden=True)] = None,
@@ -73,6 +76,7 @@ def serve_command(
         proxies=proxy or (),
         log=log,
         explain=explain,
+        pivot=pivot,
         limits=limits,
     )
     serve(models, options, say)

@@ -16,6 +16,7 @@ from multihead.cli.options import (
     NoGuard,
     Quiet,
     Split,
+    To,
     Verbose,
     engine_name,
     search_options,
@@ -36,6 +37,7 @@ def translate_command(
     output_file: Annotated[
         Path, typer.Option("--output", "-o", help="File to write: plain, .gz, or - for stdout.")
     ] = Path("-"),
+    to: To = None,
     beam: Beam = None,
     alpha: Alpha = None,
     split: Split = None,
@@ -90,7 +92,7 @@ def translate_command(
     lines = text or TextInput.open(input_file)  # refuse a missing file before loading the model
     _check_texts(text or [], input_file)
     began = time.perf_counter()
-    translator = load(model, *(ensemble or []), engine=engine)
+    translator = load(model, *(ensemble or []), engine=engine).into(to)
     if min_confidence:
         translator.require_confidence(min_confidence)
     say_detail(f"loaded {model} into {type(translator.engine).__name__} in {time.perf_counter() - began:.2f} s")
@@ -111,7 +113,7 @@ def translate_command(
                         say(f"line {number}: {warning}")
                     n_reversed += warning.startswith(DIRECTION)
     if n_reversed > 1:
-        say(f"{n_reversed:,} lines look like text in the target language")
+        say(f"{n_reversed:,} lines look like text in a language that the model does not translate from")
     if n_withheld:
         say(f"{n_withheld:,} of {number:,} lines are left empty: their confidence is below {min_confidence:g}")
     say_detail(f"translated {number:,} lines in {time.perf_counter() - began:.2f} s")
@@ -145,6 +147,7 @@ def evaluate_command(
     model: Model,
     source: Annotated[Path, typer.Option(help="Text to translate.")],
     reference: Annotated[Path, typer.Option(help="Reference translation, line by line.")],
+    to: To = None,
     beam: Beam = None,
     alpha: Alpha = None,
     split: Split = None,
@@ -178,6 +181,7 @@ def evaluate_command(
     test = TestSet(
         source=source,
         reference=reference,
+        to=to,
         lowercase_tokenized=lowercase_tokenized,
         by_length=by_length,
         calibrate=calibrate,
@@ -194,6 +198,7 @@ def inspect_command(
     text: Annotated[str, typer.Argument(help="The sentence to translate.")],
     output: Annotated[Path, typer.Option("--output", "-o", help="File to write: page.html or picture.png.")],
     translation: Annotated[str | None, typer.Option(help="Translation to inspect instead of the model's own.")] = None,
+    to: To = None,
     beam: Beam = None,
     quiet: Quiet = False,
 ) -> None:
@@ -207,7 +212,7 @@ def inspect_command(
     from multihead.inspection import page, picture
     from multihead.translation.translator import load
 
-    translator = load(model)
+    translator = load(model).into(to)
     shown = translation or translator.translate(text, beam=beam).text
     maps = translator.attention(text, shown)
     write = page.write_page if output.suffix == ".html" else picture.write_picture

@@ -69,6 +69,7 @@ class TestSet:
 
     source: Path
     reference: Path
+    to: str | None = None  # the language to translate into, for a model of several
     lowercase_tokenized: bool = False
     by_length: bool = False  # also BLEU by the length of the source
     calibrate: bool = False  # calibrate the model's confidence on this text, which then is no test set
@@ -94,14 +95,14 @@ def evaluate(
         if other or test.calibrate or test.by_length:
             raise UsageError(f"{model} is a parser: --compare, --calibrate and --by-length are for translations")
         return _evaluate_parser(load(model, engine=engine), test, sources, references, search)
-    output = _translate(model, sources, search, engine)
+    output = _translate(model, sources, search, engine, test.to)
     hypotheses, target_lang = output.texts, output.target_lang
     if test.calibrate:
         output = _calibrated(output, references)
     comparison: list[Comparison] = []
     others = None
     if other:
-        others = _translate(other, sources, search, engine).texts
+        others = _translate(other, sources, search, engine, test.to).texts
         comparison = compare(hypotheses, others, references, target_lang)
     return EvaluationReport(
         model=model,
@@ -172,13 +173,14 @@ def _calibrated(output: _Output, references: list[str]) -> _Output:
     return replace(output, translations=translations)
 
 
-def _translate(model: str, sources: list[str], search: SearchConfig, engine: str) -> _Output:
-    translator = load(model, engine=engine)
+def _translate(model: str, sources: list[str], search: SearchConfig, engine: str, to: str | None) -> _Output:
+    translator = load(model, engine=engine).into(to)
     data = translator.config.data
     if translator.segmenter.are_reversed(sources):
         raise UserError(
             f"the text to translate looks like {name_of(data.target_lang)}, but {model} translates from "
-            f"{name_of(data.source_lang)}: --source and --reference may be swapped"
+            f"{' or '.join(map(name_of, translator.segmenter.sources or [data.source_lang]))}: --source and "
+            "--reference may be swapped"
         )
     began = time.perf_counter()
     translations = list(translator.stream(sources, search))

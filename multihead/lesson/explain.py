@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from multihead.config.schema import ModelConfig, SearchConfig
+from multihead.errors import UserError
 from multihead.lesson.page import asset, render
 from multihead.storage.arrays import Arrays
 from multihead.storage.files import write_text_atomic
@@ -77,6 +78,11 @@ def write_lesson(folder: ModelFolder, text: str | None, path: Path, roles: dict[
 
 def lesson_page(folder: ModelFolder, text: str | None, roles: dict[str, Any] | None = None) -> tuple[str, bool]:
     """Return the lesson about a model, and whether the page carries the model."""
+    if folder.config.data.directions:
+        raise UserError(
+            f"the lesson explains models of one pair of languages, and {folder.path.name} has several directions: "
+            "`multihead inspect MODEL TEXT --to LANG` shows its attention"
+        )
     is_live = can_run_in_a_page(folder)
     about, binary = _live(folder) if is_live else _recorded(folder, text or SENTENCE)
     about |= {
@@ -103,6 +109,7 @@ def can_run_in_a_page(folder: ModelFolder) -> bool:
         "positions": ("sinusoidal", "learned", "none"),
     }
     is_supported = all(getattr(model, name) in values for name, values in can_compute.items())
+    is_supported &= not folder.config.data.directions
     return is_supported and folder.config.data.tokenizer == "bpe" and folder.n_parameters <= MAX_LIVE_PARAMETERS
 
 

@@ -138,6 +138,8 @@ async def translate(state: AppState, request: Request) -> Response:
     content: dict[str, list[Any]] = {"translatedText": [one.text for one in translations]}
     if asked.alternatives:
         content["alternatives"] = [one.alternatives for one in translations]
+    if asked.texts and translations[0].via:
+        content["via"] = [one.via for one in translations]
     if detected:
         content["detectedLanguage"] = [
             {"confidence": detected.confidence, "language": detected.language} for _ in translations
@@ -223,14 +225,14 @@ async def ready(state: AppState, request: Request) -> Response:
 
 
 async def metrics(state: AppState, request: Request) -> Response:
-    directions = state.service.directions.values() if state.service else ()
-    state.metrics.waiting.set(sum(direction.batcher.waiting_seconds for direction in directions))
+    batchers = state.service.batchers if state.service else ()
+    state.metrics.waiting.set(sum(batcher.waiting_seconds for batcher in batchers))
     return Response(generate_latest(state.metrics.registry), headers={"content-type": CONTENT_TYPE_LATEST})
 
 
 async def openapi(state: AppState, request: Request) -> Response:
     service = state.ready_service()
-    targets = sorted({target for _, target in service.directions})
+    targets = sorted({target for source in service.sources for target in service.targets_of(source)})
     return reply(openapi_document(state.requests, service.sources, targets))
 
 

@@ -48,10 +48,17 @@ class Ticket:
         self._batcher._close(self, self._jobs)
 
     def translate(
-        self, sentences: Sequence[str], config: SearchConfig, details: bool = False
+        self,
+        sentences: Sequence[str],
+        config: SearchConfig,
+        details: bool = False,
+        translate: Translate | None = None,
     ) -> Future[list[Translation]]:
-        """Translate sentences, with `details` also align their words. Canceling the future drops those that wait."""
-        return self._submit(Job(self.client, sentences, (config, details)))
+        """Translate sentences, with `details` also align their words. Canceling the future drops those that wait.
+
+        `translate` is one direction of a model of several, in place of the function of the batcher.
+        """
+        return self._submit(Job(self.client, sentences, (config, details), translate=translate))
 
     def call(self, function: Callable[[Value], Result], values: Sequence[Value]) -> Future[list[Result]]:
         """Call a function that needs the model for each value; only one such call runs at a time."""
@@ -67,13 +74,16 @@ class Batcher:
 
     def __init__(
         self,
-        translate: Translate,
+        translate: Translate | None = None,
         limits: Limits | None = None,
         n_lanes: int = 1,
         batch_units: int = MERGED_BATCH_UNITS,
         on_batch: Callable[[int], None] = lambda size: None,  # called with the size of every batch
     ) -> None:
-        """`translate` is called by `n_lanes` threads: two more than cores, or one if each call uses all cores."""
+        """`translate` is called by `n_lanes` threads: two more than cores, or one if each call uses all cores.
+
+        It may be left out if each call of `Ticket.translate` names a function.
+        """
         self._translate, self._on_batch, self._limits = translate, on_batch, limits or Limits()
         self._n_cores = max(1, n_lanes - 2)
         self._pace = Pace()
@@ -191,7 +201,9 @@ class Batcher:
             if batch.search is None:
                 function = cast(Callable[[Any], Any], batch.jobs[0][0].function)
                 return [function(item) for item in items]
-            return self._translate(items, *batch.search)
+            translate = batch.jobs[0][0].translate or self._translate
+            assert translate
+            return translate(items, *batch.search)
         except BaseException as error:  # reported to the clients; the thread goes on
             # A Rust panic is not an `Exception` and would end the task of the event loop.
             reported = error if isinstance(error, Exception) else RuntimeError(type(error).__name__)

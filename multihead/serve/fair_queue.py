@@ -33,6 +33,7 @@ class Job:
     items: Sequence[Any]
     search: Search | None  # None: call `function`
     function: Callable[[Any], Any] | None = None
+    translate: Callable[..., Sequence[Any]] | None = None  # the direction of a model of several
     future: Future[list[Any]] = field(default_factory=Future)
     remaining: float = 0.0  # seconds that the sentences without a result are expected to take
     used: float = 0.0  # seconds of the model's time, or expected ones for sentences under way
@@ -71,6 +72,11 @@ class Batch:
     @property
     def search(self) -> Search | None:
         return self.jobs[0][0].search
+
+    def may_have(self, job: Job) -> bool:
+        """Return whether the sentences of a job are searched in the same way."""
+        first = self.jobs[0][0]
+        return job.search == first.search and job.translate == first.translate
 
     @property
     def n_units(self) -> int:
@@ -151,7 +157,7 @@ class FairQueue:
             allowed = (
                 job
                 for job in client.jobs
-                if (not batch.jobs or job.search == batch.search) and self._may_use_lane(client, job, n_free)
+                if (not batch.jobs or batch.may_have(job)) and self._may_use_lane(client, job, n_free)
             )
             if job := min(allowed, key=lambda job: job.used, default=None):
                 return job

@@ -44,5 +44,6 @@ class ServerOptions:
     proxies: Sequence[str] = ()  # addresses and networks whose X-Forwarded-For header is trusted
     log: bool = True  # write a line of JSON for each request
     explain: bool = True  # offer the lesson, which contains the weights of the model
+    pivot: bool = True  # translate through a third language where no model has the direction
     drain_seconds: float = 30.0  # time to finish pending requests on shutdown
     limits: Limits = field(default_factory=Limits)

@@ -51,6 +51,7 @@ class Translations(BaseModel):
     translatedText: TextOrTexts
     alternatives: list[TextOrTexts] = []
     detectedLanguage: Detection | list[Detection] = []
+    via: Annotated[TextOrTexts, Field(description="The language that was translated through, if it was one.")] = ""
 
 
 class Attention(BaseModel):

@@ -123,7 +123,7 @@ def _load(state: AppState, models: Sequence[str], options: ServerOptions, proces
     try:
         n_lanes = n_threads() + RESERVED_LANES
         translators = [load(model, engine=options.engine, concurrent_searches=n_lanes) for model in models]
-        service = Service(translators, options.limits, on_batch=state.metrics.batches.observe)
+        service = Service(translators, options.limits, state.metrics.batches.observe, options.pivot)
     except Exception as error:
         process.problem = error
         process.should_exit = True

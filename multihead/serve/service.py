@@ -6,7 +6,10 @@ is admitted once; when it ends early (timeout, error or a disconnected client), 
 
 import asyncio
 import threading
+from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import Future
+from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import islice
@@ -36,6 +39,7 @@ class TranslatedText:
 
     text: str
     alternatives: list[str]
+    via: str | None = None  # the language that it was translated through
 
     @classmethod
     def from_versions(cls, versions: list[str]) -> "TranslatedText":
@@ -44,18 +48,18 @@ class TranslatedText:
 
 
 class Direction:
-    """A model for one pair of languages, and the queue in front of it."""
+    """A model as a translator between two languages; the queue in front of the model serves all of its directions."""
 
-    def __init__(self, translator: Translator, limits: Limits, on_batch: Callable[[int], None]) -> None:
+    def __init__(self, translator: Translator, batcher: Batcher, lesson: Lesson) -> None:
         data = translator.config.data
-        if not data.source_lang or not data.target_lang:
-            raise UserError(f"cannot serve {translator.name}: its config.json does not name its languages")
         self.source, self.target = data.source_lang.lower(), data.target_lang.lower()
-        self.translator = translator
-        self.lesson = Lesson(translator.folder)
-        engine = translator.engine
-        batch_units = MERGED_BATCH_UNITS if engine.merges_sentences else BATCH_UNITS
-        self.batcher = Batcher(self._translate, limits, engine.concurrent_searches, batch_units, on_batch)
+        self.translator, self.batcher, self.lesson = translator, batcher, lesson
+
+    def translate(
+        self, ticket: Ticket, sentences: Sequence[str], config: SearchConfig, details: bool = False
+    ) -> "Future[list[Translation]]":
+        """Translate sentences of a request that was admitted."""
+        return ticket.translate(sentences, config, details, self._translate)
 
     def _translate(self, sentences: list[str], config: SearchConfig, details: bool) -> list[Translation]:
         # In one chunk: several would be translated by more threads.
@@ -64,20 +68,34 @@ class Direction:
         )
 
 
+def directions_of(translator: Translator, limits: Limits, on_batch: Callable[[int], None]) -> list[Direction]:
+    """Return every direction of a model, with one queue for all of them."""
+    if not all(all(pair) for pair in translator.targets.pairs):
+        raise UserError(f"cannot serve {translator.name}: its config.json does not name its languages")
+    engine, lesson = translator.engine, Lesson(translator.folder)
+    batch_units = MERGED_BATCH_UNITS if engine.merges_sentences else BATCH_UNITS
+    batcher = Batcher(limits=limits, n_lanes=engine.concurrent_searches, batch_units=batch_units, on_batch=on_batch)
+    return [Direction(translator.into(target, source), batcher, lesson) for source, target in translator.targets.pairs]
+
+
 class Service:
     """The directions of a server by source and target language."""
 
     def __init__(
-        self, translators: Sequence[Translator], limits: Limits, on_batch: Callable[[int], None] = lambda size: None
+        self,
+        translators: Sequence[Translator],
+        limits: Limits,
+        on_batch: Callable[[int], None] = lambda size: None,
+        pivots: bool = True,
     ) -> None:
-        self.limits = limits
+        self.limits, self._pivots = limits, pivots
         self.directions: dict[tuple[str, str], Direction] = {}
-        for translator in translators:
-            direction = Direction(translator, limits, on_batch)
+        for direction in (one for model in translators for one in directions_of(model, limits, on_batch)):
             pair = direction.source, direction.target
             if pair in self.directions:
                 raise UserError(f"two models translate from {pair[0]} to {pair[1]}; serve only one of them")
             self.directions[pair] = direction
+        self.batchers = list(dict.fromkeys(direction.batcher for direction in self.directions.values()))
         self.codes = list(dict.fromkeys(code for pair in self.directions for code in pair))
         self._threads = TextThreads()
         self._detector: Detector | ModelDetector | None = None
@@ -88,7 +106,19 @@ class Service:
         return list(dict.fromkeys(source for source, _ in self.directions))
 
     def targets_of(self, source: str) -> list[str]:
-        return [target for other, target in self.directions if other == source]
+        """Return the languages that a language is translated into, directly or through another one."""
+        direct = [target for other, target in self.directions if other == source]
+        return [*direct, *(code for code in self.codes if code not in direct and self._route(source, code))]
+
+    def _route(self, source: str, target: str) -> "list[Direction]":
+        """Return the shortest way between two languages: a direction, or two with a language between them."""
+        if direct := self.directions.get((source, target)):
+            return [direct]
+        for stop in self.codes if self._pivots and source != target else []:
+            hops = self.directions.get((source, stop)), self.directions.get((stop, target))
+            if hops[0] and hops[1]:
+                return [hops[0], hops[1]]
+        return []
 
     def _loaded_detector(self) -> Detector | ModelDetector:
         """Return the detector of the models, or else a general one, which takes as much memory as a model."""
@@ -112,22 +142,33 @@ class Service:
                 f"{', '.join(self._loaded_detector().unknown)}; set source to one of {', '.join(self.sources)}"
             )
         # There is only one source language, or the text has nothing to translate.
-        possible = [source for source in self.sources if (source, target) in self.directions]
+        possible = [source for source in self.sources if self._route(source, target)]
         return Detection((possible or self.sources)[0], 0.0)
 
-    def direction(self, source: str, target: str) -> Direction:
+    def route(self, source: str, target: str) -> list[Direction]:
+        """Return the directions that lead from one language to another."""
         for code in (source, target):
             if code not in self.codes:
                 raise BadRequest(f"{code} is not supported")
-        if (source, target) not in self.directions:
+        if route := self._route(source, target):
+            return route
+        raise BadRequest(
+            f"{name_of(target)} ({target}) is not available as a target language from {name_of(source)} ({source})"
+        )
+
+    def direction(self, source: str, target: str) -> Direction:
+        """Return the direction between two languages, for what needs one model."""
+        first, *more = self.route(source, target)
+        if more:
             raise BadRequest(
-                f"{name_of(target)} ({target}) is not available as a target language from {name_of(source)} ({source})"
+                f"no model translates from {name_of(source)} to {name_of(target)} directly: the server translates "
+                f"through {name_of(first.target)}, so that there is nothing to show"
             )
-        return self.directions[source, target]
+        return first
 
     def close(self, seconds: float) -> bool:
         """Finish queued work; return True if all of it was done in time."""
-        return all([direction.batcher.close(seconds) for direction in self.directions.values()])
+        return all([batcher.close(seconds) for batcher in self.batchers])
 
     # Translation
 
@@ -146,9 +187,34 @@ class Service:
         translate = self._translate_html if is_html else self._translate_texts
         async with asyncio.timeout(self.limits.seconds):
             detected = await self.detect_source("\n".join(texts), target, client) if source == AUTO else None
-            direction = self.direction(detected.language if detected else source, target)
-            with direction.batcher.admit(client, estimated_units(texts), config, details=is_html) as ticket:
-                return await translate(texts, direction, config, ticket), detected
+            first, *more = self.route(detected.language if detected else source, target)
+            n_units = estimated_units(texts)
+            with ExitStack() as tickets:
+                if not more:
+                    ticket = tickets.enter_context(first.batcher.admit(client, n_units, config, details=is_html))
+                    return await translate(texts, first, config, ticket), detected
+                one_each = replace(config, n_best=1)
+                hops = self._admit_hops([first, *more], tickets, client, n_units, config, is_html)
+                between = await translate(texts, first, one_each, hops[0])
+                found = await translate([one.text for one in between], more[0], config, hops[1])
+                return [replace(one, via=first.target) for one in found], detected
+
+    def _admit_hops(  # noqa: PLR0913 - what a request is admitted by
+        self,
+        route: Sequence[Direction],
+        tickets: ExitStack,
+        client: str,
+        n_units: int,
+        config: SearchConfig,
+        details: bool,
+    ) -> list[Ticket]:
+        """Admit a request to the queue of each model on a route, once, before anything is translated."""
+        counts = Counter(direction.batcher for direction in route)
+        admitted = {
+            batcher: tickets.enter_context(batcher.admit(client, n * n_units, config, details=details))
+            for batcher, n in counts.items()
+        }
+        return [admitted[direction.batcher] for direction in route]
 
     async def _run(self, client: str, texts: Sequence[str], function: Callable[..., Result], *args: Any) -> Result:
         """Call a function whose time grows with texts, without blocking others."""
@@ -160,7 +226,7 @@ class Service:
         run = partial(self._run, ticket.client, texts)
         parts = await run(_map, direction.translator.split_sentences, texts)
         sentences = [sentence for of_text, _ in parts for sentence in of_text]
-        found = await asyncio.wrap_future(ticket.translate(sentences, config))
+        found = await asyncio.wrap_future(direction.translate(ticket, sentences, config))
         joins = [(len(of_text), partial(join_translations, gaps=gaps)) for of_text, gaps in parts]
         return await run(_join, _versions(found, config.n_best), joins)
 
@@ -172,14 +238,14 @@ class Service:
         sentences = [sentence for fragment in fragments for sentence in fragment.sentences]
         texts_of_each = [sentence.text for sentence in sentences]
         needs_alignment = any(sentence.needs_alignment() for sentence in sentences)
-        found = await asyncio.wrap_future(ticket.translate(texts_of_each, config, needs_alignment))
+        found = await asyncio.wrap_future(direction.translate(ticket, texts_of_each, config, needs_alignment))
         tagged = await run(_place_tags, sentences, found, config.n_best)
         return await run(_join, tagged, [(len(one.sentences), one.join) for one in fragments])
 
     def is_full_for(self, client: str, n_characters: int) -> bool:
         """Return whether a request of this size would be refused, whatever its languages are."""
         size = n_characters + SENTENCE_UNITS
-        return all(direction.batcher.is_full_for(client, size) for direction in self.directions.values())
+        return all(batcher.is_full_for(client, size) for batcher in self.batchers)
 
     # Attention
 
@@ -211,7 +277,7 @@ class Service:
     async def _attention(
         self, sentence: str, index: int, direction: Direction, config: SearchConfig, ticket: Ticket
     ) -> dict[str, Any]:
-        (found,) = await asyncio.wrap_future(ticket.translate([sentence], config))
+        (found,) = await asyncio.wrap_future(direction.translate(ticket, [sentence], config))
         attention = partial(direction.translator.attention, sentence)
         (maps,) = await asyncio.wrap_future(ticket.call(attention, [found.text]))
         return {

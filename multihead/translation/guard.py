@@ -141,7 +141,8 @@ class Guard:
     def _retry_source(self, fault: Fault, source: Source) -> Source:
         """Return what to search again: text in title case, which models know as names, in lower case."""
         if fault is Fault.COPY and source.segment.heads is None and is_in_title_case(source.text):
-            return self._source(Segment(self._tokenizer.encode(sentence_case(source.text, self._data.source_lang))))
+            ids = self._tokenizer.encode(sentence_case(source.text, self._data.source_lang))
+            return self._source(Segment([*self._tokenizer.reserved_prefix(source.segment.ids), *ids]))
         return source
 
     def _retry(self, sources: list[Source], fault: Fault, config: SearchConfig, details: bool) -> list[list[Candidate]]:

@@ -66,7 +66,7 @@ def _facts(translator: "Translator") -> dict[str, str]:
     config: RunConfig = translator.config
     model = config.model
     return {
-        "translates": f"{config.data.source_lang or '?'} to {config.data.target_lang or '?'}",
+        "translates": ", ".join(f"{source or '?'} to {target or '?'}" for source, target in translator.targets.pairs),
         "layers": f"{model.encoder_layers}+{model.decoder_layers}",
         "d_model": str(model.d_model),
         "vocabulary": f"{model.vocab_size:,} pieces",

@@ -45,6 +45,9 @@ class Segmenter:
     data: DataConfig
     max_tokens: int
     detector: LanguageDetector | None = None  # of the model's languages, if it has one
+    prefix: list[int] = field(default_factory=list)  # ids at the start of each segment: the language to translate into
+    sources: list[str] = field(default_factory=list)  # languages of the text, if there are several directions
+    expects_code: bool = False  # the user types the language to translate into: >>por<<
 
     def read(self, text: str, split: bool) -> SourceLine:
         """Return the segments of a text: its sentences, or with `split=False` the whole text as one."""
@@ -53,28 +56,35 @@ class Segmenter:
             line.warnings.append(f"cut: the text has {len(text):,} characters; the first {MAX_CHARACTERS:,} were read")
             text = text[:MAX_CHARACTERS]
         text = self.clean(text)
-        source, target = self.data.languages
-        if self.is_reversed(text):
+        if other := self.other_language(text):
+            expected = " or ".join(map(name_of, self.sources or [self.data.source_lang]))
             line.warnings.append(
-                f"{DIRECTION}: the text looks like {name_of(target)}, but this model translates from {name_of(source)}"
+                f"{DIRECTION}: the text looks like {name_of(other)}, but this model translates from {expected}"
             )
         code = LANGUAGE_CODE.match(text) if self.data.tokenizer == "unigram" else None
         prefix = code[0] if code else ""
+        if self.expects_code and not code and text.strip():
+            line.warnings.append("target: the text does not begin with a language such as >>por<<, and --to names none")
         sentences, gaps = self.sentences(text[len(prefix) :], split)
         for sentence, gap in zip(sentences, gaps, strict=False):
             self._add(line, prefix + sentence, gap)
         return line
 
-    def is_reversed(self, text: str) -> bool:
-        """Return whether a text is in the target language."""
+    def other_language(self, text: str) -> str | None:
+        """Return the language of a text if it is clearly not one that is translated: usually the target."""
+        text, target = text[:MAX_DETECTED], self.data.target_lang
+        if self.sources and self.detector:
+            return self.detector.language_other_than(self.sources, text)
         looks = self.detector.looks_like if self.detector else looks_like
-        return looks(text[:MAX_DETECTED], self.data.target_lang, self.data.source_lang)
+        sources = self.sources or [self.data.source_lang]
+        return target if all(looks(text, target, source) for source in sources) else None
 
     def are_reversed(self, texts: Sequence[str]) -> bool:
         """Return whether most of some texts are in the target language."""
         if not self.detector:
-            return mostly_looks_like(texts, self.data.target_lang, self.data.source_lang)
-        return sum(map(self.is_reversed, texts)) > len(texts) / 2
+            sources = self.sources or [self.data.source_lang]
+            return all(mostly_looks_like(texts, self.data.target_lang, source) for source in sources)
+        return sum(self.other_language(text) is not None for text in texts) > len(texts) / 2
 
     def clean(self, text: str) -> str:
         """Return the text in the Unicode form of the training text, without control characters and lone surrogates."""
@@ -89,7 +99,8 @@ class Segmenter:
     def encode(self, text: str) -> Segment:
         if self.data.tree:
             return Segment(*encode_with_heads(self.tokenizer, [text])[0])
-        return Segment(self.tokenizer.encode(LINE_BREAKS.sub(" ", text)))
+        ids = self.tokenizer.encode(LINE_BREAKS.sub(" ", text))
+        return Segment([*self.prefix, *ids] if ids else [])
 
     def encode_sentence(self, text: str) -> Segment:
         """Return the beginning of a text as the one segment that the model reads."""

@@ -4,6 +4,7 @@ import json
 import math
 import shlex
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from copy import copy
 from dataclasses import dataclass, field, replace
 from itertools import islice
 from pathlib import Path
@@ -13,7 +14,14 @@ from multihead.concurrency import map_in_threads
 from multihead.config.resolve import search_config
 from multihead.config.schema import ModelSearch, RunConfig, SearchConfig, check_engine
 from multihead.errors import UsageError, UserError, require
-from multihead.inspection.attention_maps import Array, AttentionMaps, WordLink, word_links, word_weights
+from multihead.inspection.attention_maps import (
+    Array,
+    AttentionMaps,
+    WordLink,
+    between_pieces,
+    word_links,
+    word_weights,
+)
 from multihead.interop.hub import find_model
 from multihead.storage.model_folder import ModelFolder
 from multihead.text.casing import sentence_case
@@ -28,6 +36,7 @@ from multihead.translation.engines.choose import LazyModels, choose_engine
 from multihead.translation.guard import Guard, GuardedResult
 from multihead.translation.parser import BATCH, ParsedSentence, Parser
 from multihead.translation.segments import Segmenter, SourceLine
+from multihead.translation.targets import Targets
 
 if TYPE_CHECKING:
     from multihead.inspection.trace import Trace
@@ -124,7 +133,10 @@ class Translator:
         """
         self.tokenizer, self.config, self.name = tokenizer, config, name
         self.search = search or ModelSearch()
+        self.targets = Targets(name, config.data, tokenizer)
+        self._has_target = not self.targets.must_be_chosen
         self.segmenter = Segmenter(tokenizer, config.data, max_tokens or longest_segment(config))
+        self.segmenter.expects_code = self.targets.may_be_typed
         self.guard = Guard(engine, tokenizer, config.data)
         is_parser = config.data.task == "parse"
         self.parser = Parser(self.guard, self.segmenter, tokenizer) if is_parser else None
@@ -150,19 +162,45 @@ class Translator:
         """The torch models, loaded when first used."""
         return self._load_models()
 
+    def into(self, language: str | None, source: str | None = None) -> "Translator":
+        """Return this model as a translator into one of its languages; None for a model that has only one.
+
+        With `source`, text is expected in that language only.
+        """
+        target = self.targets.choose(language, source)
+        chosen = copy(self)
+        chosen._has_target = True
+        chosen.config = replace(self.config, data=target.data)
+        chosen.segmenter = replace(
+            self.segmenter,
+            data=target.data,
+            prefix=list(target.prefix),
+            sources=list(target.sources),
+            expects_code=self.targets.may_be_typed and not target.prefix,
+        )
+        chosen.guard = Guard(self.engine, self.tokenizer, target.data)
+        return chosen
+
+    def _for(self, language: str | None) -> "Translator":
+        """Return the translator into a language that a caller may name; one that was chosen before remains."""
+        return self if language is None and self._has_target else self.into(language)
+
     @overload
-    def translate(self, text: str, **search: object) -> Translation: ...
+    def translate(self, text: str, *, to: str | None = None, **search: object) -> Translation: ...
     @overload
-    def translate(self, text: list[str], **search: object) -> list[Translation]: ...
-    def translate(self, text: str | list[str], **search: object) -> Translation | list[Translation]:
+    def translate(self, text: list[str], *, to: str | None = None, **search: object) -> list[Translation]: ...
+    def translate(
+        self, text: str | list[str], *, to: str | None = None, **search: object
+    ) -> Translation | list[Translation]:
         """Translate a text or a list of texts; options are the fields of SearchConfig: `beam=4, n_best=2`.
 
-        A text can have any number of sentences; its line breaks are kept.
+        A text can have any number of sentences; its line breaks are kept. `to` is the language to translate into, which
+        a model of several languages needs.
         """
-        config = search_config(**search)
+        config, chosen = search_config(**search), self._for(to)
         if isinstance(text, str):
-            return next(self.stream([text], config, details=True))
-        return list(self.stream(text, config, details=True))
+            return next(chosen.stream([text], config, details=True))
+        return list(chosen.stream(text, config, details=True))
 
     def stream(
         self, texts: Iterable[str], config: SearchConfig, chunk_size: int | None = None, details: bool = False
@@ -173,6 +211,8 @@ class Translator:
         translations have an alignment and token scores, which take a part of the time.
         """
         config = config.of_model(self.search)
+        if not self._has_target:
+            self.targets.choose(None)  # says which there are
         if self.parser:
             for sentences in self.parser.parse_texts(texts, config, chunk_size or BATCH):
                 yield self._trees(sentences, config)
@@ -202,20 +242,22 @@ class Translator:
         """Return the sentences of a text and the gaps around them, as `stream` splits it by default."""
         return self.segmenter.sentences(text, self.search.split)
 
-    def attention(self, text: str, translation: str | None = None, **search: object) -> AttentionMaps:
+    def attention(
+        self, text: str, translation: str | None = None, *, to: str | None = None, **search: object
+    ) -> AttentionMaps:
         """Return the attention weights of every layer and head for a sentence and its translation.
 
         Without a `translation`, the model translates the sentence first.
         """
-        return self._record(*self._pair(text, translation, search))
+        return self._record(*self._for(to)._pair(text, translation, search))
 
-    def trace(self, text: str, translation: str | None = None, **search: object) -> "Trace":
+    def trace(self, text: str, translation: str | None = None, *, to: str | None = None, **search: object) -> "Trace":
         """Return every tensor of the forward pass for a sentence and its translation, by name.
 
         Without a `translation`, the model translates the sentence first.
         """
         module = require("multihead.inspection.trace", extra="train", purpose="the trace of a sentence")
-        source, target = self._pair(text, translation, search)
+        source, target = self._for(to)._pair(text, translation, search)
         heads = None if source.heads is None else [*source.heads, NO_HEAD]
         ids = [*source.ids, EOS_ID], [BOS_ID, *target][: self.config.model.max_len]
         trace: Trace = module.record_trace(self.models[0], *ids, heads)
@@ -299,8 +341,10 @@ class Translator:
         """Return the attention of a hypothesis between words, if the search returned it."""
         if hypothesis.attention is None:
             return None
-        source, target = self.tokenizer.readable(segment.ids), self.tokenizer.readable(hypothesis.tokens)
-        return word_weights(source, target, hypothesis.attention)
+        n_prefix = len(self.segmenter.prefix)  # the piece of the target language is no word of the text
+        weights = between_pieces(hypothesis.attention[:, n_prefix:]) if n_prefix else hypothesis.attention
+        source, target = self.tokenizer.readable(segment.ids[n_prefix:]), self.tokenizer.readable(hypothesis.tokens)
+        return word_weights(source, target, weights)
 
     def _record(self, source: Segment, target: list[int]) -> AttentionMaps:
         module = require("multihead.inspection.record", extra="train", purpose="the attention of every head")
@@ -372,7 +416,7 @@ def load(
     )
     translator.folder = folders[0]
     translator.segmenter.detector = folders[0].detector()
-    return translator
+    return translator if translator.targets.must_be_chosen else translator.into(None)
 
 
 def as_line(translation: Translation, as_json: bool) -> str:

@@ -5,7 +5,7 @@ import random
 from collections.abc import Callable
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
@@ -101,7 +101,7 @@ def test_the_page_translates_as_the_exact_search_does(tab: "Page", tmp_path: Pat
     open_lesson(tab, tmp_path / "page.html")
     model, texts = multihead.load(name, engine="torch"), sentences(n)
     for beam in (1, 4):
-        options: dict[str, object] = {"beam": beam, "alpha": 0.6, "shortlist": False, "guard": False, "split": False}
+        options: dict[str, Any] = {"beam": beam, "alpha": 0.6, "shortlist": False, "guard": False, "split": False}
         expected = model.translate(texts, **options)
         script = "([texts, beam]) => Promise.all(texts.map(text => lesson.translate(text, {beam, alpha: 0.6})))"
         found = tab.evaluate(script, [texts, beam])

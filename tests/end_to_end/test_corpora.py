@@ -115,8 +115,8 @@ def test_a_published_model_knows_its_languages(bilingual: TrainingRequest) -> No
     train(bilingual)
     assert "languages.safetensors" in (bilingual.output / "SHA256SUMS").read_text(encoding="utf-8")
     model = multihead.load(bilingual.output)
-    assert model.segmenter.is_reversed(" ".join(GERMAN[:5]))
-    assert not model.segmenter.is_reversed(" ".join(ENGLISH[:5]))
+    assert model.segmenter.other_language(" ".join(GERMAN[:5])) == "de"
+    assert model.segmenter.other_language(" ".join(ENGLISH[:5])) is None
     assert model.segmenter.are_reversed([GERMAN[1], " ".join(GERMAN), " ".join(GERMAN)])
     codes = ["en", "de"]
     found = model_detector([model.segmenter.detector], codes)

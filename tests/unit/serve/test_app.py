@@ -27,6 +27,7 @@ from multihead.serve.lessons import Lesson, Page
 from multihead.serve.options import Limits
 from multihead.serve.service import Service
 from multihead.storage.model_folder import ModelFolder
+from multihead.translation.targets import Targets
 from multihead.translation.translator import Translator
 from tests.unit.serve.conftest import client_of, in_a_loop
 
@@ -251,6 +252,7 @@ def speaking(translator: Translator, source: str, target: str) -> Translator:
     other = copy(translator)
     data = replace(translator.config.data, source_lang=source, target_lang=target)
     other.config = replace(translator.config, data=data)
+    other.targets = Targets(other.name, data, other.tokenizer)
     return other
 
 

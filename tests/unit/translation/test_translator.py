@@ -7,6 +7,7 @@ import re
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -48,7 +49,7 @@ def random_translator(max_length: int = 64, **data: object) -> Translator:
 
 
 RANDOM = random_translator()
-FAST = {"beam": 1, "max_extra": 2}
+FAST: dict[str, Any] = {"beam": 1, "max_extra": 2}
 
 
 @settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.too_slow])
