@@ -9,7 +9,7 @@ from multihead.config.schema import SearchConfig
 from multihead.console import duration
 from multihead.data.shards import Shards
 from multihead.errors import UserError
-from multihead.runs.estimate import MAX_DAYS
+from multihead.runs.limits import MAX_DAYS
 from multihead.runs.log import TrainingLog
 from multihead.runs.publish import publish, scheduled_steps
 from multihead.runs.publishing_time import PublishingTime

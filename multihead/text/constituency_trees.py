@@ -7,11 +7,13 @@ A tree is read from a line in Penn Treebank brackets and simplified as the paper
 - traces (-NONE-) are removed, and constituents that contain nothing else;
 - parts of speech become XX (Vinyals et al., 2015), unless they are kept, as in the paper's own code.
 
-The model reads the words and writes one tag for each word, in the format of the CoNLL shared tasks: the brackets
-that open before the word, an asterisk with the part of speech, and the brackets that close after the word.
+A tree is written as one tag for each word, in the format of the CoNLL shared tasks: the brackets that open before the
+word, an asterisk with the part of speech, and the brackets that close after the word.
 
     The       cat    sat       on       the      mat       .
     (S(NP*DT  *NN)   (VP*VBD   (PP*IN   (NP*DT   *NN)))    *.)
+
+The model reads the words, and writes each word followed by its tag: The (S(NP*DT cat *NN) sat (VP*VBD …
 """
 
 import re
@@ -28,6 +30,7 @@ _ESCAPED = {"(": "-LRB-", ")": "-RRB-"}  # only round brackets would be ambiguou
 
 _TOKEN = re.compile(r"[()]|[^\s()]+")
 _EVENT = re.compile(r"\([^\s()*]+|\*[^\s()*]*|\)")
+_TAG = re.compile(r"(?:\([^\s()*]+)*\*[^\s()*]*\)*")
 
 
 class Span(NamedTuple):
@@ -151,12 +154,27 @@ def _brackets(tree: Tree) -> tuple[list[list[str]], list[int]]:
 
 
 def to_tags(tree: Tree) -> str:
-    """Return the sequence that a model writes for a tree: one tag for each word."""
+    """Return a tree as one tag for each word."""
     opening, closing = _brackets(tree)
     return " ".join(
         f"{''.join(f'({label}' for label in opens)}*{'' if tag == ANY_TAG else tag}{')' * closes}"
         for opens, tag, closes in zip(opening, tree.tags, closing, strict=True)
     )
+
+
+def is_tag(text: str) -> bool:
+    """Return whether a text has the form of a tag; words that do cannot be told from tags."""
+    return _TAG.fullmatch(text) is not None
+
+
+def with_words(tags: str, words: Sequence[str]) -> str:
+    """Return the sequence that a model writes: each word, followed by its tag."""
+    return " ".join(f"{word} {tag}" for word, tag in zip(words, tags.split(), strict=True))
+
+
+def tags_of(sequence: str) -> str:
+    """Return the tags of a sequence that a model wrote."""
+    return " ".join(filter(is_tag, sequence.split()))
 
 
 def from_tags(sequence: str, words: Sequence[str]) -> Tree:

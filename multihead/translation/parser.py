@@ -6,9 +6,10 @@ from functools import cache
 from itertools import islice
 
 from multihead.config.schema import SearchConfig
-from multihead.text.constituency_trees import Tree, from_tags
+from multihead.tasks.parsing import known_words
+from multihead.text.constituency_trees import Tree, from_tags, tags_of
 from multihead.text.tokenizer import SubwordTokenizer
-from multihead.text.treebank_words import replace_rare, split_words
+from multihead.text.treebank_words import split_words
 from multihead.translation.engine import Hypothesis, length_penalty
 from multihead.translation.guard import Guard
 from multihead.translation.segments import Segmenter
@@ -54,11 +55,11 @@ class Parser:
         config = replace(
             config, n_best=config.n_best if config.sample else config.beam, guard=False, max_extra=MAX_EXTRA
         )
-        lines = [" ".join(replace_rare(words, self._is_piece)) for words in sentences]
+        lines = [" ".join(known_words(words, self._is_piece)) for words in sentences]
         segments = [self._segmenter.encode(line).shortened(self._segmenter.max_tokens) for line in lines]
         results = self._guard.search(segments, config)
         return [
-            self._read(words, [(one.text, one.hypothesis) for one in result.candidates], config)
+            self._read(words, [(tags_of(one.text), one.hypothesis) for one in result.candidates], config)
             for words, result in zip(sentences, results, strict=True)
         ]
 
@@ -68,17 +69,17 @@ class Parser:
         candidates = sorted(candidates, key=lambda candidate: not is_complete(candidate[0], len(words)))
         hypotheses = [hypothesis for _, hypothesis in candidates]
         return ParsedSentence(
-            trees=[from_tags(text, words) for text, _ in candidates],
+            trees=[from_tags(tags, words) for tags, _ in candidates],
             hypotheses=hypotheses,
             scores=[one.log_prob / length_penalty(one.length, config.penalty) for one in hypotheses],
         )
 
 
-def is_complete(sequence: str, n_words: int) -> bool:
-    """Return whether a sequence has a tag for each word, and its brackets are balanced."""
+def is_complete(tags: str, n_words: int) -> bool:
+    """Return whether there is a tag for each word, and the brackets are balanced."""
     depth = 0
-    for character in sequence:
+    for character in tags:
         depth += {"(": 1, ")": -1}.get(character, 0)
         if depth < 0:
             return False
-    return depth == 0 and sequence.count("*") == n_words
+    return depth == 0 and tags.count("*") == n_words
