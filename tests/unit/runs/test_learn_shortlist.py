@@ -23,6 +23,8 @@ def for_batch(shortlist: Shortlist, source_ids: torch.Tensor) -> CandidateTokens
 class Pairs(Shards):
     """A corpus that is a list."""
 
+    parts = ()
+
     def __init__(self, pairs: list[tuple[list[int], list[int]]]) -> None:
         self._pairs = [
             (np.array(source, dtype=np.uint16), np.array(target, dtype=np.uint16)) for source, target in pairs
