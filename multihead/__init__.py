@@ -15,7 +15,7 @@ __version__ = "0.2.0"
 
 
 def load(name: str | Path, *more: str | Path, engine: str = "auto", threads: int | None = None) -> "Translator":
-    """A model to translate with, by its folder or the name of a bundled one; several vote as an ensemble.
+    """Load a model by its folder, by the name of a bundled one or as hf:owner/name; several are an ensemble.
 
     `engine` is auto, torch, ctranslate2 (int8) or ctranslate2:float32. `threads` is the number of cores to use; by
     default OMP_NUM_THREADS, or else all cores that this process may use.

@@ -6,6 +6,7 @@ from typing import Annotated
 
 import typer
 
+from multihead.cli import completion
 from multihead.cli.options import Beam, Engine, Json, Model
 from multihead.config.resolve import search_config
 from multihead.config.schema import check_engine
@@ -14,7 +15,9 @@ from multihead.errors import require
 
 
 def bench_train_command(
-    preset_name: Annotated[str, typer.Option("--preset", help="Model to train.")] = "small",
+    preset_name: Annotated[
+        str, typer.Option("--preset", help="Model to train.", autocompletion=completion.presets)
+    ] = "small",
     data: Annotated[Path | None, typer.Option(help="A prepared corpus.  [default: random sentences]")] = None,
     steps: Annotated[int, typer.Option(min=1, help="Steps to time.")] = 20,
     batch_tokens: Annotated[int, typer.Option(help="Target tokens per batch.")] = 4096,
@@ -22,7 +25,7 @@ def bench_train_command(
     growth: Annotated[bool, typer.Option("--growth", help="Also vary batch, vocabulary and length.")] = False,
     as_json: Json = False,
 ) -> None:
-    """Tokens per second of training, beside a plain torch.nn.Transformer loop and the matrix-multiply peak."""
+    """Tokens per second of training. Compared with a plain torch.nn.Transformer loop and the matrix-multiply peak."""
     require("torch", extra="train", purpose="bench train")
     _report_load()
     from multihead.bench.training import bench_growth, bench_training
@@ -45,7 +48,7 @@ def bench_translate_command(
     picture: Annotated[Path | None, typer.Option(help="Write a .png picture of speed against BLEU.")] = None,
     as_json: Json = False,
 ) -> None:
-    """Sentences per second and BLEU of translation, beside plain CTranslate2."""
+    """Sentences per second and BLEU of translation. Compared with plain CTranslate2."""
     require("torch", extra="train", purpose="bench translate")
     _report_load()
     from multihead.bench.translation import bench_growth, bench_translation, read_text, write_picture
@@ -67,7 +70,7 @@ def bench_serve_command(
     engine: Engine = "auto",
     as_json: Json = False,
 ) -> None:
-    """Requests per second and latency with 1, 8 and 64 clients, merged into batches and one at a time."""
+    """Requests per second and latency of the server. With 1, 8 and 64 clients, in batches and one at a time."""
     check_engine(engine)
     require("multihead.serve.server", extra="serve", purpose="bench serve")
     _report_load()

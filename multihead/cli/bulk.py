@@ -33,7 +33,7 @@ def bulk_command(
     no_guard: NoGuard = False,
     quiet: Quiet = False,
 ) -> None:
-    """Translate Parquet or text of any size on a Ray cluster: each row exactly once, in order, even if workers die."""
+    """Translate Parquet or text of any size with Ray. Each row exactly once and in order, even if workers die."""
     set_verbosity(quiet)
     search = search_config(beam=beam, alpha=alpha, split=split, guard=not no_guard)
     check_engine(engine)

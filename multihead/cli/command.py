@@ -10,6 +10,8 @@ from typing import Any
 
 from typer.core import TyperCommand, TyperGroup
 
+from multihead.config.fields import requirement_of
+
 
 class FastCommand(TyperCommand):
     """A command that converts only the values that need it."""
@@ -19,14 +21,21 @@ class FastCommand(TyperCommand):
         return _converting_less(super().get_params(ctx))
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        """Read the arguments; where a text is expected, an unknown short option may be one."""
+        """Read the arguments; a wrong one is explained in our words."""
         try:
             return super().parse_args(ctx, args)
-        except Exception as error:
-            option = getattr(error, "option_name", "--")  # of NoSuchOption, which not every version of Typer exports
-            if not option.startswith("--") and any(parameter.name == "text" for parameter in self.params):
-                error.message = f"{error}. Put a text that begins with - after --"  # type: ignore[attr-defined]
+        except Exception as error:  # its classes are not exported by every version of Typer
+            if explanation := self._explanation(error):
+                error.message = explanation  # type: ignore[attr-defined]
             raise
+
+    def _explanation(self, error: Exception) -> str | None:
+        option = getattr(error, "option_name", "--")
+        if not option.startswith("--") and any(parameter.name == "text" for parameter in self.params):
+            return f"{error}. Put a text that begins with - after --"  # an unknown short option may be a text
+        if error.__cause__ and type(error.__cause__).__name__ == "ValidationError":
+            return requirement_of(error.__cause__)
+        return None
 
 
 class FastGroup(TyperGroup):

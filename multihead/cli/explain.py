@@ -5,6 +5,7 @@ from typing import Annotated
 
 import typer
 
+from multihead.cli import completion
 from multihead.cli.options import Quiet
 from multihead.console import say, set_verbosity
 from multihead.errors import UsageError, is_installed
@@ -13,7 +14,10 @@ from multihead.errors import UsageError, is_installed
 def explain_command(
     model: Annotated[
         str | None,
-        typer.Argument(help="A model folder, the name of a bundled model, or hf:owner/name. Default: lesson."),
+        typer.Argument(
+            help="A model folder, the name of a bundled model, or hf:owner/name.  [default: lesson]",
+            autocompletion=completion.models,
+        ),
     ] = None,
     text: Annotated[str | None, typer.Argument(help="The sentence that the page begins with.")] = None,
     output: Annotated[Path, typer.Option("--output", "-o", help="The page to write, .html.")] = Path("lesson.html"),
@@ -21,7 +25,7 @@ def explain_command(
     toy: Annotated[bool, typer.Option("--toy", help="Without a model: worked examples by hand, and labs.")] = False,
     quiet: Quiet = False,
 ) -> None:
-    """Write the lesson: one offline page with the whole model in it and every number of a sentence."""
+    """Write the lesson, a page with every number of a sentence. It contains the model and works offline."""
     set_verbosity(quiet)
     from multihead.interop.hub import find_model
     from multihead.lesson.explain import measure_roles, write_lesson, write_toy_lesson

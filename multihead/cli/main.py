@@ -43,18 +43,18 @@ PAPER: Commands = {
 
 
 FIRST_STEPS = """\
-Multihead: the Transformer of "Attention Is All You Need", from raw text to translations.
+The Transformer of "Attention Is All You Need", from raw text to translations.
 
 Translate
   multihead translate en-de "Where is the station?"
-  multihead serve en-de                   # then open http://127.0.0.1:5000
+  multihead serve en-de                # a web page at http://127.0.0.1:5000
 
 Train your own model
   multihead train --source corpus.en --target corpus.de --output my-model
   multihead translate my-model "Where is the station?"
 
 Learn how it works
-  multihead explain --open                # a page with every number of a sentence
+  multihead explain --open             # a page with every number of a sentence
   multihead inspect en-de "A man rides a bike." --output attention.html
 
 All commands: multihead --help          One command: multihead train --help"""
@@ -82,9 +82,7 @@ def _print_version(is_given: bool) -> None:
         raise typer.Exit
 
 
-app = _group(
-    COMMANDS, 'The Transformer of "Attention Is All You Need": raw parallel text in, a translation model out.', True
-)
+app = _group(COMMANDS, 'The Transformer of "Attention Is All You Need", from raw text to translations.', True)
 
 
 @app.callback()
@@ -99,7 +97,7 @@ def _options(
 
 
 app.add_typer(_group(BENCH, "Measure speed beside an alternative in the same run."), name="bench")
-app.add_typer(_group(PAPER, "Reproduce the paper's tables and figures: our results beside the paper's."), name="paper")
+app.add_typer(_group(PAPER, "Reproduce the paper's tables and figures."), name="paper")
 
 
 def main() -> None:

@@ -6,6 +6,7 @@ from typing import Annotated, Any
 
 import typer
 
+from multihead.cli import completion
 from multihead.cli.options import Json, Model, Quiet, Verbose
 from multihead.console import printable, say, say_detail, set_verbosity
 
@@ -57,14 +58,16 @@ def _in_words(values: dict[str, Any]) -> str:
 def export_command(
     model: Model,
     output: Annotated[Path, typer.Option("--output", "-o", help="Folder to write.")],
-    target_format: Annotated[str, typer.Option("--format", help="ctranslate2, marian or onnx.")],
+    target_format: Annotated[
+        str, typer.Option("--format", help="ctranslate2, marian or onnx.", autocompletion=completion.formats)
+    ],
     quantization: Annotated[
         str, typer.Option(help="Of ctranslate2: float32, int8, int8_float32, int16 and others.")
     ] = "float32",
     quiet: Quiet = False,
     verbose: Verbose = False,
 ) -> None:
-    """Write the same model for another engine: CTranslate2, Hugging Face Marian or ONNX."""
+    """Convert a model to CTranslate2, Hugging Face Marian or ONNX."""
     set_verbosity(quiet, verbose)
     from multihead.interop.formats import export
     from multihead.interop.hub import find_model
@@ -79,7 +82,7 @@ def import_command(
     folder: Annotated[str, typer.Argument(help="A Hugging Face Marian / OPUS-MT folder, or hf:owner/name.")],
     output: Annotated[Path, typer.Option("--output", "-o", help="Model folder to write.")],
 ) -> None:
-    """Make a Multihead model of a Hugging Face Marian / OPUS-MT folder."""
+    """Convert a Hugging Face Marian / OPUS-MT model to Multihead."""
     from multihead.interop.hub import import_model
 
     import_model(folder, output)
@@ -99,7 +102,7 @@ def info_command(
     ] = False,
     as_json: Json = False,
 ) -> None:
-    """Say what a model is: shape, parameters, languages, data, training cost, scores."""
+    """Describe a model: shape, languages, training cost, scores."""
     from multihead.data.shards import is_corpus, verify_corpus
     from multihead.interop.hub import find_model, is_on_hub
     from multihead.storage.model_folder import ModelFolder

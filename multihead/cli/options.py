@@ -5,16 +5,28 @@ from typing import Annotated
 
 import typer
 
+from multihead.cli import completion
 from multihead.config.resolve import search_config
 from multihead.config.schema import ALPHA, BEAM, ENGINES, SearchConfig, check_engine
 from multihead.errors import UsageError
 
-Model = Annotated[str, typer.Argument(help="A model folder, the name of a bundled model, or hf:owner/name.")]
+Model = Annotated[
+    str,
+    typer.Argument(
+        help="A model folder, the name of a bundled model, or hf:owner/name.", autocompletion=completion.models
+    ),
+]
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Show errors only.")]
 Verbose = Annotated[bool, typer.Option("--verbose", "-v", help="Show more detail.")]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 SetOptions = Annotated[
-    list[str] | None, typer.Option("--set", metavar="FIELD=VALUE", help="Any other setting: --set train.warmup=8000.")
+    list[str] | None,
+    typer.Option(
+        "--set",
+        metavar="FIELD=VALUE",
+        help="Any other setting: --set train.warmup=8000.",
+        autocompletion=completion.settings,
+    ),
 ]
 Picture = Annotated[Path | None, typer.Option("--output", help="A .png picture to write.")]
 
@@ -42,6 +54,7 @@ TaskName = Annotated[
         "--task",
         metavar="NAME",
         help="In place of text, a generated task: copy, reverse, sort, add, parse or questions.",
+        autocompletion=completion.tasks,
     ),
 ]
 Output = Annotated[Path, typer.Option("--output", "-o", help="Folder to write; a run that is in it is resumed.")]
@@ -60,14 +73,20 @@ Preset = Annotated[
     str | None,
     typer.Option(
         help="tiny, small, thorough, base, big, small-fast, base-fast, rnn, rnn-attention, convs2s, bytenet, "
-        "neural-gpu, memory-network or table3-....  [default: fits text and time]"
+        "neural-gpu, memory-network or table3-....  [default: fits text and time]",
+        autocompletion=completion.presets,
     ),
 ]
 VocabSize = Annotated[
     int | None, typer.Option(help="Size of the joint vocabulary.  [default: by the size of the corpus]")
 ]
 BaseModelName = Annotated[
-    str | None, typer.Option("--from", help="A base model to fine-tune: its shape, vocabulary and weights.")
+    str | None,
+    typer.Option(
+        "--from",
+        help="A base model to fine-tune: its shape, vocabulary and weights.",
+        autocompletion=completion.models,
+    ),
 ]
 NewVocabulary = Annotated[
     bool,
@@ -114,7 +133,7 @@ Split = Annotated[
 ]
 Engine = Annotated[
     str,
-    typer.Option(help=f"{', '.join(ENGINES)}; auto chooses the fastest."),
+    typer.Option(help=f"{', '.join(ENGINES)}; auto chooses the fastest.", autocompletion=completion.engines),
 ]
 Exact = Annotated[bool, typer.Option("--exact", help="The reference search: torch in float32, no shortlist, no guard.")]
 NoGuard = Annotated[

@@ -32,7 +32,7 @@ def table1_command(
     output: Picture = None,
     as_json: Json = False,
 ) -> None:
-    """Measure every layer type: growth of time and memory, sequential operations, path lengths."""
+    """Table 1: every layer type. Measures growth of time and memory, sequential operations and path lengths."""
     require("torch", extra="train", purpose="paper table1")
     from multihead.paper import table1
 
@@ -72,7 +72,7 @@ def table2_command(
     ] = None,
     as_json: Json = False,
 ) -> None:
-    """Training cost: the paper's estimate by time, counted operations, and hours on other hardware."""
+    """Table 2: training cost. The paper's estimate by time, counted operations, and hours on other hardware."""
     require("torch", extra="train", purpose="paper table2")
     from multihead.hardware.flops import GPUS
     from multihead.paper import table2
@@ -108,7 +108,7 @@ def table3_command(
     settings: SetOptions = None,
     as_json: Json = False,
 ) -> None:
-    """Parameters of every row beside the paper's; with --corpus and --minutes also a ranking by perplexity and BLEU."""
+    """Table 3: parameters of every row. With --corpus and --minutes, also a ranking by perplexity and BLEU."""
     require("torch", extra="train", purpose="paper table3")
     from multihead.paper import table3, table3_study
 
@@ -155,7 +155,7 @@ def parsing_command(
     settings: SetOptions = None,
     as_json: Json = False,
 ) -> None:
-    """Train a constituency parser (§6.3) and score it: labeled F1 beside the rows of Table 4."""
+    """Table 4: train and score a constituency parser (§6.3). Prints its labeled F1 beside the paper's rows."""
     require("torch", extra="train", purpose="paper parsing")
     from multihead.paper import parsing
 
@@ -186,7 +186,7 @@ def schedule_command(
     output: Picture = None,
     as_json: Json = False,
 ) -> None:
-    """The learning rate of §5.3 as numbers and as a picture."""
+    """The learning rate of §5.3, as numbers and as a picture."""
     from multihead.paper import schedule
 
     _check_picture(output)
@@ -210,7 +210,7 @@ def positions_command(
     output: Picture = None,
     as_json: Json = False,
 ) -> None:
-    """The sinusoids of §3.5: similarity of positions by distance, and the rotation between them."""
+    """The sinusoids of §3.5. Similarity of positions by distance, and the rotation between them."""
     require("torch", extra="train", purpose="paper positions")
     from multihead.paper import positions
 

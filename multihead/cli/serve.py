@@ -5,6 +5,7 @@ from typing import Annotated, TypeVar
 
 import typer
 
+from multihead.cli import completion
 from multihead.cli.options import Engine
 from multihead.config.schema import check_engine
 from multihead.console import say
@@ -15,7 +16,11 @@ Value = TypeVar("Value", int, float, str)
 
 def serve_command(
     models: Annotated[
-        list[str], typer.Argument(help="Models: folders, bundled names or hf:owner/name; one for each direction.")
+        list[str],
+        typer.Argument(
+            help="Models: folders, bundled names or hf:owner/name; one for each direction.",
+            autocompletion=completion.models,
+        ),
     ],
     host: Annotated[str, typer.Option(help="Address to listen on; 0.0.0.0 for all interfaces.")] = "127.0.0.1",
     port: Annotated[int, typer.Option(min=0, max=65535, help="Port to listen on; 0 picks a free one.")] = 5000,
@@ -53,7 +58,7 @@ def serve_command(
     seconds: Annotated[float | None, typer.Option(min=0.1, hidden=True)] = None,
     rate: Annotated[str | None, typer.Option(hidden=True)] = None,
 ) -> None:
-    """Run a translation server: LibreTranslate's HTTP interface, and a web page that shows attention."""
+    """Serve a web page and LibreTranslate's HTTP interface. The page shows alternatives, alignment and attention."""
     check_engine(engine)
     require("multihead.serve.server", extra="serve", purpose="serving")
     from multihead.serve.options import Limits, ServerOptions

@@ -65,7 +65,10 @@ def train_command(
     quiet: Quiet = False,
     verbose: Verbose = False,
 ) -> None:
-    """Train a model from raw text in one command; without text, on the embedded English-German corpus."""
+    """Train a model from raw text. Without text, it learns from the embedded English-German corpus.
+
+    Run the same command again to resume an interrupted run.
+    """
     set_verbosity(quiet, verbose)
     require("torch", extra="train", purpose="training")
     from multihead.runs.request import TrainingRequest
@@ -124,7 +127,7 @@ def plan_command(
     measure_steps: Annotated[int, typer.Option(min=1, help="Steps that are measured.")] = 5,
     as_json: Json = False,
 ) -> None:
-    """Estimate hours, memory and disk of a training run before it starts; takes the options of `multihead train`."""
+    """Estimate hours, memory and disk of a run before it starts. Takes the options of `multihead train`."""
     require("torch", extra="train", purpose="planning a run")
     from multihead.runs.estimate import estimate_run
     from multihead.runs.request import TrainingRequest
@@ -172,7 +175,7 @@ def prepare_command(
     quiet: Quiet = False,
     verbose: Verbose = False,
 ) -> None:
-    """Clean a corpus, learn its tokenizer and write token shards; prints what was dropped and why."""
+    """Clean a corpus and write token shards to train on. Also learns the tokenizer, and says what was dropped."""
     set_verbosity(quiet, verbose)
     from multihead.runs.request import TrainingRequest
     from multihead.runs.setup import prepare_corpus

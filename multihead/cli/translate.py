@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from multihead.cli import completion
 from multihead.cli.options import (
     Alpha,
     Beam,
@@ -57,7 +58,10 @@ def translate_command(
         float, typer.Option(help="Leave lines empty whose translation is good with a smaller probability.")
     ] = 0.0,
     draw: Annotated[bool, typer.Option("--draw", help="For a parser: draw the trees.")] = False,
-    ensemble: Annotated[list[str] | None, typer.Option(help="Another model to average with; may be repeated.")] = None,
+    ensemble: Annotated[
+        list[str] | None,
+        typer.Option(help="Another model to average with; may be repeated.", autocompletion=completion.models),
+    ] = None,
     engine: Engine = "auto",
     prune: Annotated[float | None, typer.Option(hidden=True)] = None,
     exact: Exact = False,
@@ -66,7 +70,7 @@ def translate_command(
     quiet: Quiet = False,
     verbose: Verbose = False,
 ) -> None:
-    """Translate texts, a file or standard input: one output line per input line."""
+    """Translate texts, a file or standard input. Each line of input gives one line of output."""
     set_verbosity(quiet, verbose)
     search = search_options(
         exact,
@@ -129,7 +133,7 @@ def _chunk_size(lines: "list[str] | TextInput") -> int | None:
 
 def _check_texts(texts: list[str], input_file: Path) -> None:
     """Refuse the name of a file where a text is expected, and an input file that is not text."""
-    from multihead.text.file_formats import check_is_not_binary
+    from multihead.text.file_formats import check_has_lines
     from multihead.text.lines import STANDARD_INPUT
 
     for text in texts:
@@ -138,7 +142,7 @@ def _check_texts(texts: list[str], input_file: Path) -> None:
     if texts and str(input_file) != STANDARD_INPUT:
         raise UsageError(f"give either texts or --input {input_file}, not both")
     if not texts and str(input_file) != STANDARD_INPUT:
-        check_is_not_binary(input_file, "--input")
+        check_has_lines(input_file, "--input")
         if not input_file.stat().st_size:
             say(f"{input_file} is empty: there is nothing to translate")
 
@@ -151,7 +155,10 @@ def evaluate_command(
     beam: Beam = None,
     alpha: Alpha = None,
     split: Split = None,
-    compare: Annotated[str | None, typer.Option(help="A second model to compare with, by paired bootstrap.")] = None,
+    compare: Annotated[
+        str | None,
+        typer.Option(help="A second model to compare with, by paired bootstrap.", autocompletion=completion.models),
+    ] = None,
     lowercase_tokenized: Annotated[
         bool, typer.Option(help="Also report lower-cased, tokenized BLEU, as in the Multi30k literature.")
     ] = False,
@@ -168,7 +175,7 @@ def evaluate_command(
     no_guard: NoGuard = False,
     as_json: Json = False,
 ) -> None:
-    """Score a model: BLEU and chrF with signatures, and the paper's tokenized BLEU."""
+    """Score a model with BLEU and chrF. Prints sacreBLEU's signatures, and the paper's tokenized BLEU too."""
     search = search_options(exact, no_guard, beam=beam, alpha=alpha, split=split)
     engine = engine_name(engine, exact)
     if picture and not by_length:
@@ -202,7 +209,7 @@ def inspect_command(
     beam: Beam = None,
     quiet: Quiet = False,
 ) -> None:
-    """Show the attention of every layer and head, as a self-contained page or a picture."""
+    """Show the attention of every layer and head. Writes a self-contained page or a picture."""
     set_verbosity(quiet)
     if output.suffix not in (".html", ".png"):
         raise UsageError(f"--output must end in .html or .png, got '{output}'")

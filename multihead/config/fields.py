@@ -90,6 +90,14 @@ def convert(name: str, kind: Any, value: object) -> Any:
         raise UsageError(f"{name}={value} {_requirement(error)}") from None
 
 
+def requirement_of(error: BaseException) -> str:
+    """Return what pydantic refused and why, for options that are no settings: "'four' must be a whole number"."""
+    from pydantic import ValidationError
+
+    assert isinstance(error, ValidationError)
+    return f"'{error.errors()[0]['input']}' {_requirement(error)}"
+
+
 # What a value must be, by pydantic's name of the error and its details.
 _REQUIREMENTS = {
     "greater_than_equal": "must be at least {ge:g}",

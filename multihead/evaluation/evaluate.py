@@ -6,6 +6,7 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 
 from multihead.config.schema import SearchConfig
+from multihead.data.parallel_text import guess_language
 from multihead.errors import UsageError, UserError
 from multihead.evaluation.accuracy import score_parser
 from multihead.evaluation.by_length import LengthGroup, bleu_by_length
@@ -95,14 +96,14 @@ def evaluate(
         if other or test.calibrate or test.by_length:
             raise UsageError(f"{model} is a parser: --compare, --calibrate and --by-length are for translations")
         return _evaluate_parser(load(model, engine=engine), test, sources, references, search)
-    output = _translate(model, sources, search, engine, test.to)
+    output = _translate(model, sources, search, engine, test)
     hypotheses, target_lang = output.texts, output.target_lang
     if test.calibrate:
         output = _calibrated(output, references)
     comparison: list[Comparison] = []
     others = None
     if other:
-        others = _translate(other, sources, search, engine, test.to).texts
+        others = _translate(other, sources, search, engine, test).texts
         comparison = compare(hypotheses, others, references, target_lang)
     return EvaluationReport(
         model=model,
@@ -173,14 +174,21 @@ def _calibrated(output: _Output, references: list[str]) -> _Output:
     return replace(output, translations=translations)
 
 
-def _translate(model: str, sources: list[str], search: SearchConfig, engine: str, to: str | None) -> _Output:
-    translator = load(model, engine=engine).into(to)
+def _translate(model: str, sources: list[str], search: SearchConfig, engine: str, test: TestSet) -> _Output:
+    translator = load(model, engine=engine).into(test.to)
     data = translator.config.data
-    if translator.segmenter.are_reversed(sources):
+    expected = translator.segmenter.sources or [data.source_lang]
+    named = guess_language(test.source), guess_language(test.reference)
+    is_named_so = named[0] == data.target_lang and named[1] in expected and named[0] not in ("", named[1])
+    if is_named_so or translator.segmenter.are_reversed(sources):
+        what = (
+            f"{test.source} is {name_of(named[0])} by its name"
+            if is_named_so
+            else (f"the text to translate looks like {name_of(data.target_lang)}")
+        )
         raise UserError(
-            f"the text to translate looks like {name_of(data.target_lang)}, but {model} translates from "
-            f"{' or '.join(map(name_of, translator.segmenter.sources or [data.source_lang]))}: --source and "
-            "--reference may be swapped"
+            f"{what}, but {model} translates from {' or '.join(map(name_of, expected))}: --source and --reference "
+            f"{'are' if is_named_so else 'may be'} swapped"
         )
     began = time.perf_counter()
     translations = list(translator.stream(sources, search))

@@ -1,6 +1,7 @@
 """Atomic writes, folder locks and checksums: a file or folder that exists under its name is complete."""
 
 import contextlib
+import errno
 import hashlib
 import os
 import shutil
@@ -53,6 +54,8 @@ def atomic_directory(folder: Path) -> Iterator[Path]:
 @contextlib.contextmanager
 def atomic_file(path: Path) -> Iterator[Path]:
     """Yield a temporary file that replaces `path` atomically: readers see the old or the new content."""
+    if not path.parent.is_dir():  # the error would have the name of the temporary file
+        raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(path))
     temporary = path.with_name(f".{path.name}.partial")
     try:
         yield temporary

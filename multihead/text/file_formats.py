@@ -75,6 +75,7 @@ ZIP = Format(
     advice="unpack it with `unzip {file}`, and give the two text files that are in it",
     ending="zip",
 )
+TABLES = (TSV.ending, CSV.ending)
 DOCUMENT = Format("a document", advice="save its text as plain text")
 
 BINARY = Format("not text", advice="give a text file in UTF-8")
@@ -104,17 +105,23 @@ def check_is_text(path: Path, option: str, corpus_option: str = "") -> None:
         raise UserError(
             f"{takes}If it contains both languages, pass it alone, with {corpus_option} {shlex.quote(str(path))}"
         )
-    raise UserError(takes + (f"{_sentence(found.advice)}." if found.advice else f"Convert it:\n\n  {found.command}\n"))
+    raise UserError(takes + _what_to_do(found))
 
 
-def check_is_not_binary(path: Path, option: str) -> None:
-    """Refuse a file that is not text at all."""
-    if found := recognize_binary(path):
-        raise UserError(f"{path} is {found.name}, but {option} takes plain text. {_sentence(found.advice)}.")
+def check_has_lines(path: Path, option: str) -> None:
+    """Refuse a file that is no text, or whose lines are markup. The lines of a table are translated as they are."""
+    found = recognize_binary(path)
+    if not found and (structured := recognize(path)) and structured.ending not in TABLES:
+        found = structured
+    if found:
+        raise UserError(f"{path} is {found.name}, but {option} takes plain text. {_what_to_do(found)}")
 
 
-def _sentence(text: str) -> str:
-    return text[0].upper() + text[1:]
+def _what_to_do(found: Format) -> str:
+    """Return the advice as a sentence, or the command that makes text files of it."""
+    if found.advice:
+        return f"{found.advice[0].upper()}{found.advice[1:]}."
+    return f"Convert it:\n\n  {found.command}\n"
 
 
 def recognize_binary(path: Path) -> Format | None:

@@ -19,6 +19,8 @@ DARKEST = 0.75  # opacity behind a word of probability 0
 def describe_translation(translation: "Translation") -> str:
     """Return a translation in one line."""
     parts = [repr(_shorten(translation.text)), f"score={translation.score:.3f}"]
+    if translation.confidence is not None:
+        parts.append(f"confidence={translation.confidence:.2f}")
     for name in ("alternatives", "warnings"):
         if count := len(getattr(translation, name)):
             parts.append(f"{name}: {count}")
@@ -38,11 +40,16 @@ def translation_html(translation: "Translation") -> str:
     others = "".join(f"<li>{escape(other.text)} ({other.score:.3f})</li>" for other in translation.alternatives)
     parts = [
         f'<p dir="auto">{text}</p>',
-        f"<p><small>score {translation.score:.3f}{'; darker words are less probable' if words else ''}</small></p>",
+        f"<p><small>{_measures(translation)}{'; darker words are less probable' if words else ''}</small></p>",
         f'<ol dir="auto" start="2">{others}</ol>' if others else "",
         *(f"<p><small>{escape(warning)}</small></p>" for warning in translation.warnings),
     ]
     return f"<div>{''.join(parts)}</div>"
+
+
+def _measures(translation: "Translation") -> str:
+    confidence = "" if translation.confidence is None else f", confidence {translation.confidence:.2f}"
+    return f"score {translation.score:.3f}{confidence}"
 
 
 def word_probabilities(translation: "Translation") -> list[tuple[str, float]]:

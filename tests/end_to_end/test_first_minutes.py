@@ -184,6 +184,18 @@ def test_an_archive_and_an_office_document(multihead: Run, tmp_path: Path) -> No
         multihead("translate", "en-de", "--input", name).refused(1, "--input takes plain text", advice)
 
 
+@pytest.mark.parametrize(("text", "words"), [(TMX, "(TMX)"), (XLIFF, "XLIFF"), (PO, "(PO)"), (JSONL, "JSON Lines")])
+def test_markup_is_not_translated_as_text(multihead: Run, tmp_path: Path, text: str, words: str) -> None:
+    (tmp_path / "corpus").write_text(text, encoding="utf-8")
+    multihead("translate", "en-de", "-i", "corpus").refused(1, words, "--input takes plain text", "Convert it")
+
+
+def test_the_lines_of_a_table_are_translated(multihead: Run, tmp_path: Path) -> None:
+    (tmp_path / "corpus.tsv").write_text(TSV, encoding="utf-8")
+    ended = multihead("translate", "en-de", "-i", "corpus.tsv")
+    assert (ended.status, ended.out.count("\n")) == (0, 2)
+
+
 def test_text_with_dependency_trees_is_not_a_table(tmp_path: Path) -> None:
     assert not recognize(write(tmp_path / "a.en", [f"A man rides {n}\t2 3 0 3" for n in range(40)]))
     assert recognize(write(tmp_path / "a.en", [f"A man rides {n}\tEin Mann" for n in range(40)]))
@@ -220,8 +232,14 @@ def test_swapped_validation_files_are_noticed(multihead: Run, tmp_path: Path) ->
 
 
 def test_swapped_test_files_are_noticed(multihead: Run, tmp_path: Path) -> None:
-    files = ("--source", write(tmp_path / "a.de", GERMAN), "--reference", write(tmp_path / "a.en", ENGLISH))
+    files = ("--source", write(tmp_path / "one", GERMAN), "--reference", write(tmp_path / "other", ENGLISH))
     multihead("evaluate", "en-de", *files).refused(1, "--source and --reference may be swapped")
+
+
+def test_swapped_test_files_are_noticed_by_their_names(multihead: Run, tmp_path: Path) -> None:
+    files = ("--source", write(tmp_path / "a.de", ["42"]), "--reference", write(tmp_path / "a.en", ["42"]))
+    ended = multihead("evaluate", "en-de", *files)
+    ended.refused(1, "a.de is German by its name", "--source and --reference are swapped")
 
 
 def test_text_in_the_target_language_gets_a_warning(multihead: Run) -> None:
@@ -333,7 +351,7 @@ def test_the_command_alone_shows_three_ways_to_begin(multihead: Run) -> None:
     ended = multihead()
     assert ended.status == 0
     assert all(line in ended.out for line in ("\nTranslate\n", "\nTrain your own model\n", "\nLearn how it works\n"))
-    assert max(map(len, ended.out.splitlines())) <= 90
+    assert max(map(len, ended.out.splitlines())) < 80
     shown = [line.partition("#")[0].split() for line in ended.out.splitlines() if line.startswith("  multihead ")]
     assert len(shown) == 6
     assert {words[1] for words in shown} <= COMMANDS.keys()
@@ -342,16 +360,38 @@ def test_the_command_alone_shows_three_ways_to_begin(multihead: Run) -> None:
         assert all(option in multihead(words[1], "--help").out for option in options)
 
 
-def test_the_shell_completes_commands() -> None:
+@pytest.mark.parametrize("group", ["", "bench", "paper"])
+def test_a_list_of_commands_describes_each_in_a_whole_sentence(
+    multihead: Run, monkeypatch: pytest.MonkeyPatch, group: str
+) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    shown = multihead(*group.split(), "--help").out
+    commands = shown.partition("Commands:")[2].splitlines()[1:]
+    assert commands and all(line.endswith(".") and not line.endswith("...") for line in commands)
+
+
+@pytest.mark.parametrize(
+    ("typed", "completed"),
+    [
+        ("multihead tra", ["train", "translate"]),
+        ("multihead translate e", ["en-de"]),
+        ("multihead train --preset ti", ["tiny"]),
+        ("multihead train --set train.warm", ["train.warmup="]),
+        ("multihead translate en-de --engine a", ["auto"]),
+        ("multihead export en-de --format ma", ["marian"]),
+        ("multihead train --task rev", ["reverse"]),
+    ],
+)
+def test_the_shell_completes(typed: str, completed: list[str]) -> None:
     environment = {
         **os.environ,
         "_MULTIHEAD_COMPLETE": "complete_bash",
-        "COMP_WORDS": "multihead tra",
-        "COMP_CWORD": "1",
+        "COMP_WORDS": typed,
+        "COMP_CWORD": str(len(typed.split()) - 1),
     }
     code = "import sys; sys.argv = ['multihead']; from multihead.cli.main import main; main()"
     shown = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=False)
-    assert shown.stdout.split() == ["train", "translate"]
+    assert shown.stdout.split() == completed
 
 
 def test_short_options_are_the_long_ones(multihead: Run, tmp_path: Path) -> None:
@@ -493,6 +533,21 @@ def test_a_file_that_cannot_be_written_or_read_is_named_with_what_to_do(multihea
         ended.refused(1, f"cannot read or write {place}: ", words)
     (tmp_path / "noise").write_bytes(bytes(range(256)) * 9)
     multihead("translate", "en-de", "-i", "noise").refused(1, "noise is not text", "Give a text file in UTF-8")
+
+
+def test_a_page_in_a_folder_that_is_missing_is_named_as_the_user_wrote_it(multihead: Run) -> None:
+    multihead("explain", "-o", "nowhere/lesson.html").refused(1, "cannot read or write nowhere/lesson.html: ")
+
+
+@pytest.mark.parametrize(
+    ("option", "words"),
+    [
+        ("--beam four", "Invalid value for '--beam': 'four' must be a whole number"),
+        ("--alpha x", "'x' must be a number"),
+    ],
+)
+def test_a_word_in_place_of_a_number(multihead: Run, option: str, words: str) -> None:
+    multihead("translate", "en-de", "text", *option.split()).refused(2, words)
 
 
 @pytest.mark.parametrize("number", [errno.EACCES, errno.EPERM, errno.EROFS])

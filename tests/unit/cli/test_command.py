@@ -16,8 +16,6 @@ ARGUMENTS: list[list[str]] = [
     ["a", "--name", "x", "--path", "y", "--more", "1", "--more", "2"],
     ["a", "--no-choice", "--numbers", "1", "--numbers", "2"],
     [],
-    ["a", "--number", "x"],
-    ["a", "--number", "-1"],
     ["--version"],
     ["a", "--unknown"],
 ]
@@ -57,3 +55,14 @@ def run(arguments: list[str], command_class: Any, group_class: Any) -> tuple[int
 def test_values_are_those_of_typer(arguments: list[str]) -> None:
     expected = run(arguments, typer.core.TyperCommand, typer.core.TyperGroup)
     assert run(arguments, FastCommand, FastGroup) == expected
+
+
+@pytest.mark.parametrize(
+    ("value", "words"),
+    [("x", "'x' must be a whole number"), ("-1", "'-1' must be at least 0"), ("1.5", "'1.5' must be")],
+)
+def test_a_wrong_value_is_refused_as_by_typer_in_our_words(value: str, words: str) -> None:
+    status, _ = run(["a", "--number", value], typer.core.TyperCommand, typer.core.TyperGroup)
+    ours = run(["a", "--number", value], FastCommand, FastGroup)
+    assert ours[0] == status == 2
+    assert f"Invalid value for '--number': {words}" in ours[1]

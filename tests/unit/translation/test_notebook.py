@@ -39,6 +39,7 @@ def test_a_translation_is_one_line(en_de: Translator) -> None:
     line = repr(en_de.translate("Where is the station?", n_best=2))
     assert line.startswith("Translation('Wo ist der Bahnhof?', score=-")
     assert line.endswith("alternatives: 1)")
+    assert ", confidence=0." in line
     assert "\n" not in repr(Translation(text="a\nb" * 100))
     assert len(repr(Translation(text="a" * 1000))) < 100
 
@@ -63,6 +64,11 @@ def test_less_probable_words_are_darker() -> None:
     spans = [attributes["style"] or "" for tag, attributes in Tags(shown._repr_html_()).found if tag == "span"]
     opacities = [float(style.split(",")[3].split(")")[0]) for style in spans]
     assert opacities[0] < 0.05 < 0.6 < opacities[1]
+
+
+def test_a_confidence_is_shown_where_there_is_one() -> None:
+    assert "score -1.000, confidence 0.75" in Translation(text="a", score=-1.0, confidence=0.75)._repr_html_()
+    assert "confidence" not in Translation(text="a", score=-1.0)._repr_html_()
 
 
 def test_without_probabilities_the_text_is_shown() -> None:
