@@ -33,12 +33,14 @@ MODULES = (
 STYLES = ("lesson.css",)
 _IMPORT = re.compile(r'^import \{([^}]*)\} from "\./([\w-]+)\.js";\n', re.MULTILINE)
 _COMMENT = re.compile(r"^\s*(?://|/?\*).*\n", re.MULTILINE)  # lines that are nothing else
-# Literals, which stay as they are; comments, spaces between other tokens, and the last comma or semicolon of a block,
-# which a browser does not need. A regular expression has no space after its first slash, a division has one.
+# Literals, which stay as they are; comments, spaces between other tokens, the last comma or semicolon of a block, and
+# the parentheses of a single parameter, which a browser does not need. A regular expression has no space after its first
+# slash, a division has one.
 _TOKEN = re.compile(
     r"""(?P<literal>"(?:[^"\\\n]|\\.)*"|'(?:[^'\\\n]|\\.)*'|`(?:[^`\\]|\\.)*`"""
     r"""|/(?![/* ])(?:[^/\\\n[]|\\.|\[(?:[^\]\\]|\\.)*\])+/)|(?P<comment> *//[^\n]*)|(?P<space>[ \n]+)"""
     r"""|(?P<last>,(?=\s*\n\s*[\])}])|;(?=\s*\}))|(?P<constant>\bconst\b)"""
+    r"""|(?<![\w$] )\((?P<parameter>[\w$]+)\)(?= =>)"""
 )
 _EXPORT = re.compile(r"^export (async function\*?|function\*?|class|const|let) ([\w$]+)", re.MULTILINE)
 
@@ -57,9 +59,9 @@ def _as_function(name: str, source: str) -> str:
     """Wrap a module: its imports become destructured constants, its exports the object that it returns."""
     source = _COMMENT.sub("", source)
     exports = [found[2] for found in _EXPORT.finditer(source)]
-    body = _IMPORT.sub(lambda found: f"const {{{found[1].replace(' as ', ': ')}}} = module_{found[2]};\n", source)
+    body = _IMPORT.sub(lambda found: f"const {{{found[1].replace(' as ', ': ')}}} = ${found[2]};\n", source)
     body = squeeze(_EXPORT.sub(r"\1 \2", body))
-    return f"const module_{name} = (() => {{\n{body}\nreturn {{ {', '.join(exports)} }};\n}})();"
+    return f"const ${name}=(()=>{{\n{body}\nreturn{{{','.join(exports)}}}}})();"
 
 
 def squeeze(source: str) -> str:
@@ -69,7 +71,7 @@ def squeeze(source: str) -> str:
         if found["constant"]:
             return "let"  # the same where nothing assigns to it, and two bytes shorter
         if not found["space"]:
-            return found["literal"] or ""
+            return found["literal"] or found["parameter"] or ""
         before, after = source[: found.start()][-1:], source[found.end() :][:1]
         is_needed = (_is_word(before) and _is_word(after)) or (before + after) in ("++", "--")
         if "\n" in found["space"] and before not in ";,{([=?:&|>" and after not in "})].?:&|":

@@ -203,6 +203,25 @@ def test_several_heads_are_switched_off_together(lesson: "Page") -> None:
     assert lesson.locator('[data-focus^="off-"][aria-pressed="true"]').count() == 0
 
 
+def test_a_uniform_row_has_equal_weights_where_the_mask_allows(lesson: "Page") -> None:
+    lesson.evaluate("lesson.app.update({s: 20, side: 'decoder', layer: 1, head: 2})")
+    lesson.select_option("#query", "3")
+    lesson.click("#uniform")
+    wait_until(lesson, "document.querySelector('.outcome dd')")
+    shown = float(lesson.locator(".outcome dd").nth(2).inner_text().replace(MINUS, "-"))
+    expected = lesson.evaluate(
+        """async () => {
+          const {run, runner} = lesson.app;
+          const row = run.read.map((_, key) => ({head: 2, query: 3, key, weight: key <= 3 ? 1 / 4 : 0}));
+          const change = {weights: new Map([["decoder.1.self", row]])};
+          const request = {text: run.text, options: {beam: 4, alpha: 0.6}, source: run.source};
+          return (await runner.run("outcome", {...request, target: run.written.slice(0, -1), change})).difference;
+        }"""
+    )
+    assert shown == pytest.approx(expected, abs=0.001)
+    assert expected != 0
+
+
 def test_a_printed_worksheet_leaves_numbers_to_compute(lesson: "Page") -> None:
     lesson.evaluate("lesson.app.go(8)")
     lesson.emulate_media(media="print")
@@ -213,6 +232,14 @@ def test_a_printed_worksheet_leaves_numbers_to_compute(lesson: "Page") -> None:
     scores = lesson.locator(".station .matrix.cells").first.locator("tbody tr").nth(1)
     assert scores.locator("td").first.evaluate(color) != "rgba(0, 0, 0, 0)"
     lesson.emulate_media(media="screen")
+
+
+def test_knobs_are_not_printed(lesson: "Page") -> None:
+    lesson.evaluate("lesson.app.go(18)")
+    lesson.emulate_media(media="print")
+    assert not lesson.locator("#beam-width").is_visible()
+    lesson.emulate_media(media="screen")
+    assert lesson.locator("#beam-width").is_visible()
 
 
 def test_what_if_shows_the_old_and_the_new_translation(lesson: "Page") -> None:
@@ -469,6 +496,7 @@ def test_the_lesson_has_sixty_sentences_with_their_translations() -> None:
         ('f("a  // b", `x  ${y}`, /[/ ]  "/);\n', 'f("a  // b",`x  ${y}`,/[/ ]  "/);'),
         ("if (a) {\n  b();\n  return [\n    1,\n  ];\n}\nelse c / d;\n", "if(a){b();return[1]}\nelse c/d;"),
         ("a - -b; typeof x; x in y\n", "a- -b;typeof x;x in y"),
+        ("f((x) => x, (a, b) => a, async (x) => x)\n", "f(x=>x,(a,b)=>a,async(x)=>x)"),
     ],
 )
 def test_a_script_loses_only_what_a_browser_does_not_need(source: str, expected: str) -> None:

@@ -131,6 +131,7 @@ def test_a_link_with_other_numbers_changes_nothing(toy: "Page", link: str) -> No
 # Labs
 
 TREE_LABS = ("chance", "tree", "parsing")
+TIMES = "\u00d7"
 
 
 def test_the_bleu_of_the_lab_is_sacrebleus(toy: "Page") -> None:
@@ -156,6 +157,16 @@ def test_every_lab_opens(toy: "Page", lab: str) -> None:
     toy.click("#mode-labs")
     toy.click(f"#lab-{lab}")
     assert len(toy.inner_text("#step")) > 150
+
+
+def test_linformer_has_weights_for_fewer_mixtures_than_keys(toy: "Page") -> None:
+    toy.click("#mode-labs")
+    toy.click("#lab-sparse")
+    toy.select_option("#sparse-kind", "linformer")
+    assert toy.locator(".matrix .size").all_inner_texts() == [f"8 {TIMES} 24", f"24 {TIMES} 8"]
+    toy.locator(".matrix").nth(1).get_by_text("Numbers").click()
+    row = toy.locator(".matrix").nth(1).locator("tbody tr").first.locator("td").all_inner_texts()
+    assert sum(map(float, row)) == pytest.approx(1, abs=0.005 * len(row))
 
 
 def test_a_dependency_tree_is_measured(toy: "Page") -> None:

@@ -25,6 +25,9 @@ export const para = (...children) => el("p", {}, ...children);
 /** A paragraph in small print. */
 export const hint = (...children) => el("p", { class: "note" }, ...children);
 
+/** A text in which `commands` stand between backticks. */
+export const withCode = (text) => text.split("`").map((part, i) => (i % 2 ? el("code", {}, part) : part));
+
 /** Text of a user or a model, which may run from right to left. */
 export const bdi = (...children) => el("bdi", {}, ...children);
 

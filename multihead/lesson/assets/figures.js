@@ -16,7 +16,7 @@ export function curves({ title, x, lines, xLabel = "", yLabel = "", width = 560,
   const axis = [low, (low + high) / 2, high].map((v) =>
     svg("g", { class: "tick" }, svg("path", { d: `M${margin.left} ${top(v)} H${width - margin.right}` }), svg("text", { x: margin.left - 6, y: top(v) + 4, "text-anchor": "end" }, v.toFixed(2).replace("-", "−"))),
   );
-  const places = [0, Math.floor((x.length - 1) / 2), x.length - 1].map((i) => svg("text", { x: left(i), y: height - 24, "text-anchor": "middle" }, Number.isInteger(x[i]) ? count(x[i]) : number(x[i])));
+  const places = [0, Math.floor((x.length - 1) / 2), x.length - 1].map((i) => svg("text", { x: left(i), y: height - 24, "text-anchor": i === x.length - 1 ? "end" : "middle" }, Number.isInteger(x[i]) ? count(x[i]) : number(x[i])));
   const picture = svg(
     "svg",
     { viewBox: `0 0 ${width} ${height}`, role: "img", "aria-label": title, class: "curves" },

@@ -142,7 +142,7 @@ function positions(view) {
   root.append(
     curves({
       title: text("positions.curves"),
-      x: range(60),
+      x: range(241).map((i) => i / 4), // smooth between positions
       lines: dimensions.map((i) => ({ label: text("positions.dimension", { i }), y: (position) => wave(position, i) })),
       xLabel: text("positions.position"),
     }),

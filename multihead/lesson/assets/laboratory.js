@@ -2,14 +2,15 @@
 
 import { append, el, para, replace } from "./dom.js";
 
-/** Knobs and a result that is drawn again when one of them moves; values are kept while the page is open. */
+/** Values of knobs, kept while the page is open. */
 const kept = new Map();
 
+/** Make a lab: `knobs`, and what `draw(values, text)` returns, drawn again when one of them moves. */
 export function laboratory(view, key, knobs, draw) {
   const values = kept.get(key) ?? Object.fromEntries(knobs.map(({ name, value }) => [name, value]));
   kept.set(key, values);
   const result = el("div", { class: "lab" });
-  const redraw = () => replace(result, ...[draw(values, redraw)].flat());
+  const redraw = () => replace(result, ...[draw(values, view.text)].flat());
   const controls = knobs.map(({ name, min, max, step = 1, options, text: isText, show = String }) => {
     const id = `${key}-${name}`;
     const label = view.text(`lab.${key}.${name}`);

@@ -37,17 +37,17 @@ export function scalingExperiment(width, pairs = 2000, keys = 16) {
 }
 
 function scaling(view) {
-  laboratory(view, "scaling", [{ name: "width", min: 0, max: 9, value: 6, show: (width) => 2 ** width }], ({ width }) => {
+  laboratory(view, "scaling", [{ name: "width", min: 0, max: 9, value: 6, show: (width) => 2 ** width }], ({ width }, text) => {
     const d = 2 ** width;
     const { mean, variance, raw, scaled } = experiment(width);
     const curve = ["variance", "raw", "scaled"];
     const at = (row, column) => (row ? experiment(column)[curve[row]].largest : experiment(column).variance);
     const rows = [raw, scaled];
     return [
-      para(view.text("lab.scaling.found", { d, mean: number(mean), variance: number(variance, 1) })),
-      matrix({ rows: [view.text("lab.scaling.raw"), view.text("lab.scaling.scaled")], columns: ["entropy", "largest", "slope"].map((name) => view.text(`lab.scaling.${name}`)), at: (row, column) => rows[row][["entropy", "largest", "slope"][column]], caption: view.text("lab.scaling.softmax"), kind: "plain", digits: 3 }),
-      matrix({ rows: curve.map((name) => view.text(`lab.scaling.every.${name}`)), columns: range(10).map((power) => String(2 ** power)), at, caption: view.text("lab.scaling.every"), kind: "plain" }),
-      hint(view.text("lab.scaling.look")),
+      para(text("lab.scaling.found", { d, mean: number(mean), variance: number(variance, 1) })),
+      matrix({ rows: [text("lab.scaling.raw"), text("lab.scaling.scaled")], columns: ["entropy", "largest", "slope"].map((name) => text(`lab.scaling.${name}`)), at: (row, column) => rows[row][["entropy", "largest", "slope"][column]], caption: text("lab.scaling.softmax"), kind: "plain", digits: 3 }),
+      matrix({ rows: curve.map((name) => text(`lab.scaling.every.${name}`)), columns: range(10).map((power) => String(2 ** power)), at, caption: text("lab.scaling.every"), kind: "plain" }),
+      hint(text("lab.scaling.look")),
     ];
   });
 }
@@ -59,7 +59,7 @@ const experiment = (power) => (done[power] ??= scalingExperiment(2 ** power));
 
 function positions(view) {
   const knobs = [{ name: "d", min: 8, max: 128, step: 8, value: 32 }, { name: "pos", min: 0, max: 60, value: 7 }, { name: "k", min: 0, max: 30, value: 5 }, { name: "pair", min: 0, max: 15, value: 2 }, { name: "clip", min: 1, max: 8, value: 3 }];
-  laboratory(view, "positions", knobs, ({ d, pos, k, pair, clip }) => {
+  laboratory(view, "positions", knobs, ({ d, pos, k, pair, clip }, text) => {
     const i = 2 * Math.min(pair, d / 2 - 1);
     const frequency = 1 / 10000 ** (i / d);
     const angle = k * frequency;
@@ -71,14 +71,14 @@ function positions(view) {
     const there = encode(pos + k);
     return [
       formula("positions"),
-      matrix({ rows: 40, columns: d, at: (row, column) => sinusoid(row, column, d), caption: view.text("lab.positions.map"), largest: 1, compact: true }),
-      para(view.text("lab.positions.wave", { i, j: i + 1, length: number((2 * Math.PI) / frequency, 1) })),
+      matrix({ rows: 40, columns: d, at: (row, column) => sinusoid(row, column, d), caption: text("lab.positions.map"), largest: 1, compact: true }),
+      para(text("lab.positions.wave", { i, j: i + 1, length: number((2 * Math.PI) / frequency, 1) })),
       circle(view, [[pos, s, c], [pos + k, there[i], there[i + 1]]]),
-      matrix({ rows: ["sin", "cos"], columns: ["sin", "cos"], at: (row, column) => (row === column ? Math.cos(angle) : row ? -Math.sin(angle) : Math.sin(angle)), caption: view.text("lab.positions.rotation", { k }), largest: 1, digits: 4 }),
-      para(view.text("lab.positions.turned", { from: `(${number(s, 4)}, ${number(c, 4)})`, to: `(${number(turned[0], 4)}, ${number(turned[1], 4)})`, exact: `(${number(there[i], 4)}, ${number(there[i + 1], 4)})` })),
-      curves({ title: view.text("lab.positions.products", { pos }), x: range(61), lines: [{ label: "PE·PE", y: product }], xLabel: view.text("positions.position") }),
-      matrix({ rows: 12, columns: 12, at: (i, j) => Math.max(-clip, Math.min(clip, j - i)), caption: view.text("lab.positions.relative", { clip, n: 2 * clip + 1 }), largest: 8, digits: 0 }),
-      hint(view.text("lab.positions.shaw")),
+      matrix({ rows: ["sin", "cos"], columns: ["sin", "cos"], at: (row, column) => (row === column ? Math.cos(angle) : row ? -Math.sin(angle) : Math.sin(angle)), caption: text("lab.positions.rotation", { k }), largest: 1, digits: 4 }),
+      para(text("lab.positions.turned", { from: `(${number(s, 4)}, ${number(c, 4)})`, to: `(${number(turned[0], 4)}, ${number(turned[1], 4)})`, exact: `(${number(there[i], 4)}, ${number(there[i + 1], 4)})` })),
+      curves({ title: text("lab.positions.products", { pos }), x: range(61), lines: [{ label: "PE·PE", y: product }], xLabel: text("positions.position") }),
+      matrix({ rows: 12, columns: 12, at: (i, j) => Math.max(-clip, Math.min(clip, j - i)), caption: text("lab.positions.relative", { clip, n: 2 * clip + 1 }), largest: 8, digits: 0 }),
+      hint(text("lab.positions.shaw")),
     ];
   });
 }
@@ -113,23 +113,24 @@ export function pathLength(kind, from, to, { kernel = 3, reach = 4, n = 32 } = {
 }
 
 const KINDS = ["attention", "recurrent", "convolution", "dilated", "restricted"];
-const ORDERS = { attention: ["O(n² · d)", "O(1)", "O(1)"], recurrent: ["O(n · d²)", "O(n)", "O(n)"], convolution: ["O(k · n · d²)", "O(1)", "O(n / k)"], dilated: ["O(k · n · d²)", "O(1)", "O(log_k n)"], restricted: ["O(r · n · d)", "O(1)", "O(n / r)"] };
+const ORDERS = { attention: ["O(n² · d)", "O(1)", "O(1)"], recurrent: ["O(n · d²)", "O(n)", "O(n)"], convolution: ["O(k · n · d²)", "O(1)", "O(n / k)"], dilated: ["O(k · n · d²)", "O(1)", "O(log_k n)"], restricted: ["O(r · n · d)", "O(1)", "O(n / r)"], separable: ["O(k · n · d + n · d²)", "O(1)", "O(n / k)"] };
 
 function paths(view) {
   const knobs = [{ name: "n", min: 4, max: 48, value: 24 }, { name: "from", min: 0, max: 47, value: 1 }, { name: "to", min: 0, max: 47, value: 20 }, { name: "kernel", min: 3, max: 9, step: 2, value: 3 }, { name: "reach", min: 1, max: 16, value: 4 }, { name: "d", min: 8, max: 96, step: 8, value: 64 }];
-  laboratory(view, "paths", knobs, ({ n, from, to, kernel, reach, d }) => {
+  laboratory(view, "paths", knobs, ({ n, from, to, kernel, reach, d }, text) => {
     const [a, b] = [Math.min(from, n - 1), Math.min(to, n - 1)];
-    const items = KINDS.map((kind) => ({ label: view.text(`lab.paths.${kind}`), value: pathLength(kind, a, b, { kernel, reach, n }) }));
-    const head = ["layer", "complexity", "sequential", "longest"].map((key) => view.text(`lab.paths.${key}`));
-    const rows = KINDS.map((kind) => el("tr", {}, el("th", { scope: "row" }, view.text(`lab.paths.${kind}`)), ORDERS[kind].map((order) => el("td", {}, order))));
+    const items = KINDS.map((kind) => ({ label: text(`lab.paths.${kind}`), value: pathLength(kind, a, b, { kernel, reach, n }) }));
+    const head = ["layer", "complexity", "sequential", "longest"].map((key) => text(`lab.paths.${key}`));
+    const rows = Object.keys(ORDERS).map((kind) => el("tr", {}, el("th", { scope: "row" }, text(`lab.paths.${kind}`)), ORDERS[kind].map((order) => el("td", {}, order))));
     return [
-      formula("recurrent"),
       dependencies(view, n, a, b, { kernel, reach }),
-      bars({ title: view.text("lab.paths.steps", { from: a, to: b }), items, format: (x) => number(x, 0) }),
-      scrolling(view.text("lab.paths.layer"), film(head, rows)),
-      bars({ title: view.text("lab.paths.operations", { n, d }), items: KINDS.filter((kind) => kind !== "dilated").map((kind) => ({ label: view.text(`lab.paths.${kind}`), value: operations(kind, { n, d, kernel, reach }) })), format: count }),
-      para(view.text(n < d ? "lab.paths.cheaper" : "lab.paths.dearer", { n, d })),
-      hint(view.text("lab.paths.note")),
+      hint(text("lab.paths.state")),
+      formula("recurrent"),
+      bars({ title: text("lab.paths.steps", { from: a, to: b }), items, format: (x) => number(x, 0) }),
+      scrolling(text("lab.paths.layer"), film(head, rows)),
+      bars({ title: text("lab.paths.operations", { n, d }), items: KINDS.filter((kind) => kind !== "dilated").map((kind) => ({ label: text(`lab.paths.${kind}`), value: operations(kind, { n, d, kernel, reach }) })), format: count }),
+      para(text(n < d ? "lab.paths.cheaper" : "lab.paths.dearer", { n, d })),
+      hint(text("lab.paths.note")),
     ];
   });
 }
@@ -169,20 +170,35 @@ export function sparseMask(kind, n, { window = 2, tokens = 1, blocks = 1 } = {})
 
 function sparse(view) {
   const knobs = [{ name: "kind", options: ["full", "causal", "window", "global", "random", "bigbird", "linformer"], value: "bigbird" }, { name: "n", min: 8, max: 64, value: 24 }, { name: "window", min: 1, max: 10, value: 2 }, { name: "tokens", min: 1, max: 6, value: 2 }, { name: "p", min: 2, max: 32, value: 8 }];
-  laboratory(view, "sparse", knobs, ({ kind, n, window, tokens, p }) => {
+  laboratory(view, "sparse", knobs, ({ kind, n, window, tokens, p }, text) => {
     if (kind === "linformer") {
+      const { projection, weights } = linformer(n, Math.min(p, n));
       return [
-        matrix({ rows: n, columns: Math.min(p, n), at: () => 1, caption: view.text("lab.sparse.projected", { n, p }), kind: "weights", compact: true }),
-        para(view.text("lab.sparse.count", { cells: n * Math.min(p, n), all: n * n, share: number((100 * Math.min(p, n)) / n, 0) })),
+        matrix({ rows: projection.length, columns: n, at: (i, j) => projection[i][j], caption: text("lab.sparse.projection", { n, p: projection.length }), compact: true }),
+        matrix({ rows: n, columns: projection.length, at: (i, j) => weights[i][j], caption: text("lab.sparse.projected", { n, p: projection.length }), kind: "weights", compact: true }),
+        hint(text("lab.sparse.random")),
+        para(text("lab.sparse.count", { cells: n * Math.min(p, n), all: n * n, share: number((100 * Math.min(p, n)) / n, 0) })),
       ];
     }
     const mask = sparseMask(kind, n, { window, tokens });
     const cells = mask.flat().filter(Boolean).length;
     return [
-      matrix({ rows: n, columns: n, at: (i, j) => (mask[i][j] ? 1 : -Infinity), caption: view.text(`lab.sparse.kind.${kind}`), kind: "weights", compact: true }),
-      para(view.text("lab.sparse.count", { cells, all: n * n, share: number((100 * cells) / (n * n), 0) })),
+      matrix({ rows: n, columns: n, at: (i, j) => (mask[i][j] ? 1 : -Infinity), caption: text(`lab.sparse.kind.${kind}`), kind: "weights", compact: true }),
+      para(text("lab.sparse.count", { cells, all: n * n, share: number((100 * cells) / (n * n), 0) })),
+      hint(text("lab.sparse.legend")),
     ];
   });
+}
+
+/** Linformer on random numbers: E mixes the n keys into p, and each query has a weight for each mixture. */
+export function linformer(n, p, width = 16) {
+  const next = gaussians(3);
+  const vectors = (count, size) => range(count).map(() => range(size).map(next));
+  const [queries, keys] = [vectors(n, width), vectors(n, width)];
+  const projection = vectors(p, n).map((row) => row.map((x) => x / Math.sqrt(n)));
+  const mixtures = projection.map((row) => range(width).map((k) => sumOf(row, (x, j) => x * keys[j][k])));
+  const scores = (q) => mixtures.map((key) => sumOf(q, (x, k) => x * key[k]) / Math.sqrt(width));
+  return { projection, weights: queries.map((q) => [...softmaxRows(Float64Array.from(scores(q)), p)]) };
 }
 
 // Alignment functions
@@ -221,20 +237,20 @@ export function localWeights(scores, center, window) {
 }
 
 function align(view) {
-  laboratory(view, "align", [{ name: "d", min: 2, max: 64, step: 2, value: 16 }, { name: "n", min: 3, max: 12, value: 6 }, { name: "window", min: 1, max: 6, value: 2 }], ({ d, n, window }) => {
+  laboratory(view, "align", [{ name: "d", min: 2, max: 64, step: 2, value: 16 }, { name: "n", min: 3, max: 12, value: 6 }, { name: "window", min: 1, max: 6, value: 2 }], ({ d, n, window }, text) => {
     const { center, conv, ...scores } = alignmentScores(d, n);
     const names = Object.keys(scores);
     const weights = names.map((name) => [...softmaxRows(Float64Array.from(scores[name]), n)]);
     weights.push(localWeights(scores.general, center, window));
-    const [rows, columns] = [[...names, "local"].map((name) => view.text(`lab.align.${name}`)), range(n).map((i) => view.text("lab.align.key", { i: i + 1 }))];
+    const [rows, columns] = [[...names, "local"].map((name) => text(`lab.align.${name}`)), range(n).map((i) => text("lab.align.key", { i: i + 1 }))];
     return [
-      matrix({ rows: rows.slice(0, -1), columns, at: (row, column) => scores[names[row]][column], caption: view.text("lab.align.scores") }),
-      matrix({ rows, columns, at: (row, column) => weights[row][column], caption: view.text("lab.align.weights"), kind: "weights" }),
-      hint(view.text("lab.align.center", { center: number(center + 1, 2), window })),
-      heading(view.text("lab.align.convs2s")),
+      matrix({ rows: rows.slice(0, -1), columns, at: (row, column) => scores[names[row]][column], caption: text("lab.align.scores") }),
+      matrix({ rows, columns, at: (row, column) => weights[row][column], caption: text("lab.align.weights"), kind: "weights" }),
+      hint(text("lab.align.center", { center: number(center + 1, 2), window })),
+      heading(text("lab.align.convs2s")),
       formula("convs2s"),
-      matrix({ rows: [view.text("lab.align.weights")], columns, at: (_, column) => conv.weights[column], caption: view.text("lab.align.conv.weights"), kind: "weights" }),
-      matrix({ rows: ["Σ a z", "Σ a (z + e)"], columns: d, at: (row, column) => (row ? conv.both : conv.plain)[column], caption: view.text("lab.align.conv.output"), compact: d > 24 }),
+      matrix({ rows: [text("lab.align.weights")], columns, at: (_, column) => conv.weights[column], caption: text("lab.align.conv.weights"), kind: "weights" }),
+      matrix({ rows: ["Σ a z", "Σ a (z + e)"], columns: d, at: (row, column) => (row ? conv.both : conv.plain)[column], caption: text("lab.align.conv.output"), compact: d > 24 }),
     ];
   });
 }
@@ -242,10 +258,10 @@ function align(view) {
 // The learning rate
 
 function schedule(view) {
-  laboratory(view, "schedule", [{ name: "d", min: 64, max: 1024, step: 64, value: 512 }, { name: "warmup", min: 500, max: 16000, step: 500, value: 4000 }], ({ d, warmup }) => [
+  laboratory(view, "schedule", [{ name: "d", min: 64, max: 1024, step: 64, value: 512 }, { name: "warmup", min: 500, max: 16000, step: 500, value: 4000 }], ({ d, warmup }, text) => [
     formula("schedule"),
-    curves({ title: view.text("lab.schedule.curve"), x: range(200).map((i) => 1 + i * 150), lines: [{ label: view.text("lab.schedule.own", { d, warmup: count(warmup) }), y: (step) => 1000 * learningRate(step, d, warmup) }, { label: view.text("lab.schedule.paper"), y: (step) => 1000 * learningRate(step, 512, 4000) }], xLabel: view.text("lab.schedule.step"), yLabel: "× 10⁻³" }),
-    para(view.text("lab.schedule.peak", { rate: number(learningRate(warmup, d, warmup), 6), step: count(warmup) })),
+    curves({ title: text("lab.schedule.curve"), x: range(301).map((i) => i * 100), lines: [{ label: text("lab.schedule.own", { d, warmup: count(warmup) }), y: (step) => 1000 * learningRate(Math.max(1, step), d, warmup) }, { label: text("lab.schedule.paper"), y: (step) => 1000 * learningRate(Math.max(1, step), 512, 4000) }], xLabel: text("lab.schedule.step"), yLabel: "× 10⁻³" }),
+    para(text("lab.schedule.peak", { rate: number(learningRate(warmup, d, warmup), 6), step: count(warmup) })),
   ]);
 }
 
@@ -258,15 +274,15 @@ export function smoothed(probability, size, epsilon) {
 }
 
 function smoothing(view) {
-  laboratory(view, "smoothing", [{ name: "epsilon", min: 0, max: 0.4, step: 0.05, value: 0.1 }, { name: "p", min: 0.05, max: 0.99, step: 0.01, value: 0.9 }, { name: "V", min: 5, max: 50, value: 10 }], ({ epsilon, p, V }) => {
+  laboratory(view, "smoothing", [{ name: "epsilon", min: 0, max: 0.4, step: 0.05, value: 0.1 }, { name: "p", min: 0.05, max: 0.99, step: 0.01, value: 0.9 }, { name: "V", min: 5, max: 50, value: 10 }], ({ epsilon, p, V }, text) => {
     const { target, other, loss, plain } = smoothed(p, V, epsilon);
     const rows = range(99).map((i) => (i + 1) / 100);
     return [
       formula("smoothing"),
-      matrix({ rows: [view.text("lab.smoothing.target"), view.text("lab.smoothing.prediction")], columns: range(V).map((i) => String(i + 1)), at: (row, column) => (row ? (column ? (1 - p) / (V - 1) : p) : column ? other : target), caption: view.text("lab.smoothing.both"), kind: "weights", digits: 3 }),
-      para(view.text("lab.smoothing.loss", { loss: number(loss, 4), plain: number(plain, 4) })),
-      curves({ title: view.text("lab.smoothing.curve"), x: rows, lines: [{ label: view.text("lab.smoothing.smoothed"), y: (x) => smoothed(x, V, epsilon).loss }, { label: view.text("lab.smoothing.plain"), y: (x) => smoothed(x, V, epsilon).plain }] }),
-      hint(view.text("lab.smoothing.best", { p: number(target, 3) })),
+      matrix({ rows: [text("lab.smoothing.target"), text("lab.smoothing.prediction")], columns: range(V).map((i) => String(i + 1)), at: (row, column) => (row ? (column ? (1 - p) / (V - 1) : p) : column ? other : target), caption: text("lab.smoothing.both"), kind: "weights", digits: 3 }),
+      para(text("lab.smoothing.loss", { loss: number(loss, 4), plain: number(plain, 4) })),
+      curves({ title: text("lab.smoothing.curve"), x: rows, lines: [{ label: text("lab.smoothing.smoothed"), y: (x) => smoothed(x, V, epsilon).loss }, { label: text("lab.smoothing.plain"), y: (x) => smoothed(x, V, epsilon).plain }] }),
+      hint(text("lab.smoothing.best", { p: number(target, 3) })),
     ];
   });
 }
@@ -297,14 +313,14 @@ export function bleu(candidate, reference) {
 
 function bleuLab(view) {
   const knobs = [{ name: "candidate", text: true, value: "meine Schwester hat gestern ein rotes Rad gekauft ." }, { name: "reference", text: true, value: "meine Schwester hat gestern ein rotes Fahrrad gekauft ." }];
-  laboratory(view, "bleu", knobs, ({ candidate, reference }) => {
+  laboratory(view, "bleu", knobs, ({ candidate, reference }, text) => {
     const { orders, brevity, score, lengths } = bleu(candidate, reference);
     return [
       formula("bleu"),
-      ...orders.map(({ n, grams, matches, total }) => group(heading(view.text("lab.bleu.order", { n, matches, total, share: total ? number((100 * matches) / total, 1) : "–" })), para(grams.map(({ gram, isMatch }) => [el(isMatch ? "mark" : "span", {}, bdi(gram)), " · "])))),
-      para(view.text("lab.bleu.brevity", { candidate: lengths[0], reference: lengths[1], brevity: number(brevity, 4) })),
-      el("p", { class: "value", "data-cell": "bleu" }, view.text("lab.bleu.score", { score: number(score, 2) })),
-      hint(view.text("lab.bleu.note")),
+      ...orders.map(({ n, grams, matches, total }) => group(heading(text("lab.bleu.order", { n, matches, total, share: total ? number((100 * matches) / total, 1) : "–" })), para(grams.map(({ gram, isMatch }, i) => [i ? " · " : null, el(isMatch ? "mark" : "span", {}, bdi(gram))])))),
+      para(text("lab.bleu.brevity", { candidate: lengths[0], reference: lengths[1], brevity: number(brevity, 4) })),
+      el("p", { class: "value", "data-cell": "bleu" }, text("lab.bleu.score", { score: number(score, 2) })),
+      hint(text("lab.bleu.note")),
     ];
   });
 }

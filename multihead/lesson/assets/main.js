@@ -1,6 +1,6 @@
 // The page: its state, the link that restores it, and the parts around a station.
 
-import { announce, bdi, byId, el, group, heading, hint, makeTexts, number, para, pushButton, replace, words } from "./dom.js";
+import { announce, bdi, byId, el, group, heading, hint, makeTexts, number, para, pushButton, replace, withCode, words } from "./dom.js";
 import { range, sumOf } from "./engine.js";
 import { formula } from "./formula.js";
 import { sides } from "./attention.js";
@@ -263,7 +263,7 @@ class App {
     Object.assign(byId("step").dataset, { station: station.key, depth: state.depth });
     const body = el("div", { class: "station" });
     byId("step").append(body);
-    if (this.run && station.needsModel && !this.model) body.append(hint(this.text("trace.needs")));
+    if (this.run && station.needsModel && !this.model) body.append(hint(withCode(this.text("trace.needs"))));
     else if (this.run) station.render(this.view(body));
     if (body.querySelector("[data-tensor]")) body.prepend(hint(this.text("legend")));
     this.renderSide();
@@ -468,9 +468,10 @@ class App {
 /** In a page that carries the numbers of one sentence instead of the weights, cells made with weights have no terms. */
 const noWeights = { config: {}, weight: () => { throw new Error("this page carries no weights"); } };
 
-/** A line of code that, where it has to wrap, continues further in than it began. */
+/** A line of code that, where it has to wrap, continues further in than it began, and does not break at a hyphen. */
 function codeLine(line) {
-  return el("span", { class: "line-of-code", style: { "--indent": String(line.search(/\S|$/)) } }, `${line}\n`);
+  const words = `${line}\n`.split(/(\S*-\S*)/).map((part, i) => (i % 2 && part.length < 30 ? el("span", { class: "unbroken" }, part) : part));
+  return el("span", { class: "line-of-code", style: { "--indent": String(line.search(/\S|$/)) } }, words);
 }
 
 /** A selector that finds an element again after the page was drawn: by its id, its name, or its cell. */

@@ -1,6 +1,6 @@
 // Labs on trees (Wang et al., 2019; §6.3) and on chance.
 
-import { el, group, heading, hint, number, para, percent, scrolling, svg, uniforms } from "./dom.js";
+import { el, group, heading, hint, number, para, percent, scrolling, svg, uniforms, withCode } from "./dom.js";
 import { range, sumOf } from "./engine.js";
 import { laboratory } from "./laboratory.js";
 import { matrix } from "./matrix.js";
@@ -27,15 +27,15 @@ export function measureTree(heads) {
 
 function dependency(view) {
   const knobs = [{ name: "words", text: true, value: "A man rides a bike ." }, { name: "heads", text: true, value: "2 3 0 5 3 3" }];
-  laboratory(view, "tree", knobs, ({ words: sentence, heads: given }) => {
+  laboratory(view, "tree", knobs, ({ words: sentence, heads: given }, text) => {
     const words = sentence.trim().split(/\s+/).slice(0, 20);
     const heads = given.trim().split(/\s+/).map(Number);
     const found = heads.length === words.length ? measureTree(heads) : null;
-    if (!found) return para(view.text("lab.tree.none", { words: words.length, heads: heads.length }));
+    if (!found) return para(text("lab.tree.none", { words: words.length, heads: heads.length }));
     return [
       arcs(view, words, heads),
-      matrix({ rows: [view.text("lab.tree.depth")], columns: words, at: (_, column) => found.depths[column], caption: view.text("lab.tree.depths"), kind: "plain", digits: 0 }),
-      matrix({ rows: words, columns: words, at: (row, column) => found.distances[row][column], caption: view.text("lab.tree.distances"), digits: 0 }),
+      matrix({ rows: [text("lab.tree.depth")], columns: words, at: (_, column) => found.depths[column], caption: text("lab.tree.depths"), kind: "plain", digits: 0 }),
+      matrix({ rows: words, columns: words, at: (row, column) => found.distances[row][column], caption: text("lab.tree.distances"), digits: 0 }),
     ];
   });
 }
@@ -86,16 +86,16 @@ export function bracketScore(gold, found) {
 
 function parsing(view) {
   const knobs = [{ name: "gold", text: true, value: "(S (NP the man) (VP eats (NP (NP a fish) (PP with (NP bones)))))" }, { name: "found", text: true, value: "(S (NP the man) (VP eats (NP a fish) (PP with (NP bones))))" }];
-  laboratory(view, "parsing", knobs, ({ gold: given, found: other }) => {
+  laboratory(view, "parsing", knobs, ({ gold: given, found: other }, text) => {
     const [gold, found] = [parseBrackets(given), parseBrackets(other)];
-    if (!gold || !found || leaves(gold).join(" ") !== leaves(found).join(" ")) return para(view.text("lab.parsing.none"));
+    if (!gold || !found || leaves(gold).join(" ") !== leaves(found).join(" ")) return para(text("lab.parsing.none"));
     const { matches, precision, recall, f1 } = bracketScore(gold, found);
     const list = (tree) => el("ul", { class: "key" }, spans(tree).map((span) => el("li", {}, span)));
     return [
-      para(view.text("lab.parsing.input"), " ", leaves(gold).map((word) => [el("span", { class: "piece" }, word), " "])),
-      para(view.text("lab.parsing.target"), " ", linearized(gold).map((token) => [el("span", { class: "piece" }, token), " "])),
-      el("div", { class: "pair" }, [["gold", gold], ["found", found]].map(([name, tree]) => group(heading(view.text(`lab.parsing.${name}`)), bracketTree(tree), list(tree)))),
-      el("p", { class: "value", "data-cell": "f1" }, view.text("lab.parsing.f1", { matches, precision: number(precision, 3), recall: number(recall, 3), f1: number(100 * f1, 1) })),
+      para(text("lab.parsing.input"), " ", leaves(gold).map((word) => [el("span", { class: "piece" }, word), " "])),
+      para(text("lab.parsing.target"), " ", linearized(gold).map((token) => [el("span", { class: "piece" }, token), " "])),
+      el("div", { class: "pair" }, [["gold", gold], ["found", found]].map(([name, tree]) => group(heading(text(`lab.parsing.${name}`)), bracketTree(tree), list(tree)))),
+      el("p", { class: "value", "data-cell": "f1" }, text("lab.parsing.f1", { matches, precision: number(precision, 3), recall: number(recall, 3), f1: number(100 * f1, 1) })),
     ];
   });
 }
@@ -114,15 +114,15 @@ export function resample(n, edge, seed = 1) {
 
 function chance(view) {
   const knobs = [{ name: "n", min: 50, max: 3000, step: 50, value: 500 }, { name: "edge", min: 0, max: 20, value: 4 }, { name: "seed", min: 1, max: 20, value: 1 }];
-  laboratory(view, "chance", knobs, ({ n, edge, seed }) => {
+  laboratory(view, "chance", knobs, ({ n, edge, seed }, text) => {
     const found = resample(n, edge, seed).sort((a, b) => a - b);
     const share = found.filter((x) => x > 0).length / found.length;
     const [low, high] = [found[Math.floor(0.025 * found.length)], found[Math.ceil(0.975 * found.length) - 1]];
     const counts = range(21).map((i) => found.filter((x) => Math.round((x + 20) / 2) === i).length);
     return [
-      matrix({ rows: [view.text("lab.chance.sets")], columns: range(21).map((i) => number(2 * i - 20, 0)), at: (_, column) => counts[column], caption: view.text("lab.chance.histogram"), digits: 0 }),
-      para(view.text("lab.chance.found", { low: number(low, 1), high: number(high, 1), share: percent(share) })),
-      hint(view.text("lab.chance.note")),
+      matrix({ rows: [text("lab.chance.sets")], columns: range(21).map((i) => number(2 * i - 20, 0)), at: (_, column) => counts[column], caption: text("lab.chance.histogram"), digits: 0 }),
+      para(text("lab.chance.found", { low: number(low, 1), high: number(high, 1), share: percent(share) })),
+      hint(withCode(text("lab.chance.note"))),
     ];
   });
 }

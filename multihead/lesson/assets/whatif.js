@@ -43,6 +43,7 @@ function whatIf(view) {
     several(view, result, buttons),
     result,
     weightEditor(view, result),
+    hint(text("whatif.forced"), " ", pushButton({ class: "link", click: () => app.go(app.stations.findIndex(({ key }) => key === "beam")) }, text("station.beam.title"))),
     importance(view),
     longer(view),
   );
@@ -117,16 +118,22 @@ function weightEditor(view, node) {
   const [query, key] = [pick("query", queries), pick("key", keys)];
   const weight = el("input", { id: "weight", type: "number", min: "0", max: "1", step: "0.1", value: "1" });
   const labeled = [query, key, weight].map((input) => el("label", {}, text(`whatif.${input.id}`), " ", input));
+  const set = (weightOf) => {
+    const row = keys.map((_, column) => ({ head: state.head, query: Number(query.value), key: column, weight: weightOf(column) }));
+    compare(view, { weights: new Map([[sublayer, row]]) }, node, text("whatif.weight.look"));
+  };
   const apply = () => {
     const typed = Math.min(1, Math.max(0, Number(weight.value) || 0));
     const { data, shape } = run.graph.get(`${sublayer}.weights`);
     const at = (column) => data[(state.head * shape[1] + Number(query.value)) * shape[2] + column];
     const rest = 1 - at(Number(key.value));
     // The other weights of the row share what is left, in proportion, so that the row still adds up to 1.
-    const row = keys.map((_, column) => ({ head: state.head, query: Number(query.value), key: column, weight: column === Number(key.value) ? typed : rest > 1e-9 ? (at(column) * (1 - typed)) / rest : (1 - typed) / Math.max(1, keys.length - 1) }));
-    compare(view, { weights: new Map([[sublayer, row]]) }, node, text("whatif.weight.look"));
+    set((column) => (column === Number(key.value) ? typed : rest > 1e-9 ? (at(column) * (1 - typed)) / rest : (1 - typed) / Math.max(1, keys.length - 1)));
   };
-  return group(heading(text("whatif.type")), el("p", { class: "knobs" }, labeled, pushButton({ id: "apply-weight", class: "primary", click: apply }, text("whatif.apply"))));
+  const isVisible = (column) => state.side !== "decoder" || column <= Number(query.value);
+  const even = () => set((column) => (isVisible(column) ? 1 / keys.filter((_, i) => isVisible(i)).length : 0));
+  const buttons = [pushButton({ id: "apply-weight", class: "primary", click: apply }, text("whatif.apply")), pushButton({ id: "uniform", class: "link", click: even }, text("whatif.uniform"))];
+  return group(heading(text("whatif.type")), el("p", { class: "knobs" }, labeled, buttons));
 }
 
 /** The importance of every head, measured by switching each one off. */
