@@ -34,8 +34,8 @@ STYLES = ("lesson.css",)
 _IMPORT = re.compile(r'^import \{([^}]*)\} from "\./([\w-]+)\.js";\n', re.MULTILINE)
 _COMMENT = re.compile(r"^\s*(?://|/?\*).*\n", re.MULTILINE)  # lines that are nothing else
 # Literals, which stay as they are; comments, spaces between other tokens, the last comma or semicolon of a block, and
-# the parentheses of a single parameter, which a browser does not need. A regular expression has no space after its first
-# slash, a division has one.
+# the parentheses of a single parameter, which a browser does not need. A regular expression has no space after its
+# first slash, a division has one.
 _TOKEN = re.compile(
     r"""(?P<literal>"(?:[^"\\\n]|\\.)*"|'(?:[^'\\\n]|\\.)*'|`(?:[^`\\]|\\.)*`"""
     r"""|/(?![/* ])(?:[^/\\\n[]|\\.|\[(?:[^\]\\]|\\.)*\])+/)|(?P<comment> *//[^\n]*)|(?P<space>[ \n]+)"""
