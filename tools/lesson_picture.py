@@ -21,7 +21,7 @@ def main(picture: Path) -> None:
         page_file = Path(folder) / "lesson.html"
         write_lesson(ModelFolder.open(find_model("lesson")), None, page_file)
         browser = playwright.chromium.launch(executable_path=chromium, args=["--no-sandbox", "--disable-gpu"])
-        page = browser.new_page(viewport={"width": 1440, "height": 1100}, color_scheme="light")
+        page = browser.new_page(viewport={"width": 1440, "height": 1280}, color_scheme="light")
         page.goto(f"{page_file.as_uri()}#{VIEW}")
         page.evaluate("window.lessonReady.then(() => true)")
         page.screenshot(path=picture)

@@ -48,10 +48,11 @@ def main(output: Path, runs: list[str]) -> None:
     longest = axes.get_xlim()[1]
     axes.set_xticks(ticks := [tick for tick in TICKS if tick < longest], [str(tick) for tick in ticks])
     axes.set_xticks([], minor=True)
-    axes.set_xlabel("minutes since the command was given, raw text and all")
+    axes.set_xlabel("minutes since the start of the command, preparation included")
     axes.set_title(
-        f"Multi30k {pair(runs[0])}, BLEU on val: of 200 sentences, greedy, on the way; of all, beam 4, once published",
+        f"Multi30k {pair(runs[0])}, BLEU on val. Lines: greedy, 200 sentences; large dots: published model, beam 4",
         loc="left",
+        fontsize=11,
     )
     axes.grid(alpha=0.25)
     axes.spines[["top", "right"]].set_visible(False)
