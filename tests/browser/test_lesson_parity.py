@@ -1,9 +1,7 @@
 """The lesson's engine in Chromium: it equals Python number by number, and every number is the sum of its terms."""
 
-import gzip
 import random
 from collections.abc import Callable
-from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -14,7 +12,7 @@ import multihead
 from multihead.inspection.trace import record_trace
 from multihead.interop.hub import find_model
 from multihead.lesson import page as lesson_page
-from multihead.lesson.explain import EXAMPLES, write_lesson
+from multihead.lesson.explain import EXAMPLES, sample, write_lesson
 from multihead.model.transformer import Transformer
 from multihead.storage.model_folder import ModelFolder
 from multihead.text.encoding import normalize
@@ -60,12 +58,20 @@ def differences(tab: "Page", model: Transformer) -> dict[str, float]:
     return found
 
 
+def random_sizes(seed: str) -> dict[str, object]:
+    """Sizes that look random and are the same each time; sinusoids come in pairs, so d_model is even."""
+    rng = random.Random(seed)
+    sizes = {"d_model": 2 * rng.randint(3, 12), "n_heads": rng.randint(2, 4)}
+    sizes |= {name: rng.randint(2, 12) for name in ("d_k", "d_v", "d_ff")}
+    return {**sizes, **{name: rng.randint(1, 3) for name in ("encoder_layers", "decoder_layers")}}
+
+
 @pytest.mark.parametrize("name", SHAPES)
 def test_every_tensor_equals_that_of_python(tab: "Page", tmp_path: Path, name: str) -> None:
-    folder, model = make_model(tmp_path / "model", **SHAPES[name])
+    folder, model = make_model(tmp_path / "model", **{**random_sizes(name), **SHAPES[name]})
     assert write_lesson(folder, SENTENCE, tmp_path / "page.html")
     found = differences(open_lesson(tab, tmp_path / "page.html"), model)
-    assert len(found) > 60
+    assert len(found) > 50
     assert max(found.values()) <= TOLERANCE, {name: x for name, x in found.items() if x > TOLERANCE}
 
 
@@ -87,19 +93,11 @@ def test_a_broken_engine_is_noticed(tab: "Page", tmp_path: Path, monkeypatch: py
     assert max(differences(open_lesson(tab, tmp_path / "page.html"), model).values()) > 1e-3
 
 
-def sentences(n: int) -> list[str]:
-    folder = Path(__file__).parents[3] / "shared" / "data" / "tatoeba" / "en-de"
-    if not folder.is_dir():
-        return [*EXAMPLES, "Hello.", "I like tea.", "He is old."]
-    with gzip.open(folder / "valid.en.gz", "rt", encoding="utf-8") as file:
-        return [line.rstrip("\n") for line in islice(file, n)]
-
-
-@pytest.mark.parametrize(("name", "n"), [("lesson", 50), pytest.param("en-de", 50, marks=pytest.mark.slow)])
-def test_the_page_translates_as_the_exact_search_does(tab: "Page", tmp_path: Path, name: str, n: int) -> None:
+@pytest.mark.parametrize("name", ["lesson", pytest.param("en-de", marks=pytest.mark.slow)])
+def test_the_page_translates_as_the_exact_search_does(tab: "Page", tmp_path: Path, name: str) -> None:
     write_lesson(ModelFolder.open(find_model(name)), None, tmp_path / "page.html")
     open_lesson(tab, tmp_path / "page.html")
-    model, texts = multihead.load(name, engine="torch"), sentences(n)
+    model, texts = multihead.load(name, engine="torch"), [line.split("\t")[0] for line in sample("en-de")]
     for beam in (1, 4):
         options: dict[str, Any] = {"beam": beam, "alpha": 0.6, "shortlist": False, "guard": False, "split": False}
         expected = model.translate(texts, **options)
