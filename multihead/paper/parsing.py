@@ -69,7 +69,8 @@ TABLE_4 = (
 PAPER = next(row.f1 for row in TABLE_4 if row.parser.startswith("Transformer"))
 DIFFERENCES = (
     "The paper: Wall Street Journal, 40,000 sentences, d_model 1024, 8 GPUs. Ours: the treebank given, d_model 192, "
-    "parts of speech kept unless --plain-tags, one tag a word in place of single brackets, signatures for rare words."
+    "parts of speech kept unless --plain-tags, each word with one tag in place of single brackets, signatures for rare "
+    "words."
 )
 
 
