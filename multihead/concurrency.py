@@ -3,17 +3,11 @@
 Worker processes import this module and the mapped function, so neither may import torch.
 """
 
-import contextlib
-import multiprocessing
 import os
-import sys
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import Executor, Future, ProcessPoolExecutor, ThreadPoolExecutor
-from concurrent.futures.process import BrokenProcessPool
+from concurrent.futures import Executor, Future, ThreadPoolExecutor
 from itertools import chain, islice
-from multiprocessing.context import SpawnContext, SpawnProcess
-from types import ModuleType
 from typing import ParamSpec, TypeVar
 
 from multihead.errors import UserError
@@ -45,7 +39,11 @@ def map_in_processes(function: Callable[[Item], Result], items: Iterable[Item], 
     if len(first) < min_items or n_cores() == 1:
         yield from map(function, items)
         return
-    with ProcessPoolExecutor(n_cores(), mp_context=_WorkerContext(), initializer=_use_one_core) as pool:
+    from concurrent.futures.process import BrokenProcessPool, ProcessPoolExecutor
+
+    from multihead.spawning import WorkerContext, use_one_core
+
+    with ProcessPoolExecutor(n_cores(), mp_context=WorkerContext(), initializer=use_one_core) as pool:
         try:
             yield from _map_ahead(pool, function, items, 2 * n_cores())
         except BrokenProcessPool:
@@ -78,41 +76,9 @@ def run_in_subprocess(
     function: Callable[Parameters, Result], *args: Parameters.args, **kwargs: Parameters.kwargs
 ) -> Result:
     """Call a function in a new process, which shares no memory, threads or allocator with this one."""
-    with ProcessPoolExecutor(1, mp_context=multiprocessing.get_context("spawn")) as pool:
-        with _hidden_main():
-            result = pool.submit(function, *args, **kwargs)
-        return result.result()
+    from concurrent.futures.process import ProcessPoolExecutor
 
+    from multihead.spawning import WorkerContext
 
-# Worker processes
-
-
-def _use_one_core() -> None:
-    """Keep the tokenizers library from starting threads in a process that has one core for itself."""
-    os.environ["TOKENIZERS_PARALLELISM"] = "false"
-
-
-class _WorkerProcess(SpawnProcess):
-    """A process that does not import the main program.
-
-    multiprocessing imports it in every process that it spawns, so a script without `if __name__ == "__main__"` would
-    run again in each of them. Our workers need nothing of it.
-    """
-
-    def start(self) -> None:
-        with _hidden_main():
-            super().start()
-
-
-class _WorkerContext(SpawnContext):
-    Process = _WorkerProcess
-
-
-@contextlib.contextmanager
-def _hidden_main() -> Iterator[None]:
-    main = sys.modules["__main__"]
-    sys.modules["__main__"] = ModuleType("__main__")
-    try:
-        yield
-    finally:
-        sys.modules["__main__"] = main
+    with ProcessPoolExecutor(1, mp_context=WorkerContext()) as pool:
+        return pool.submit(function, *args, **kwargs).result()

@@ -27,6 +27,7 @@ ORDER = (
     *(
         "errors",
         "console",
+        "spawning",
         "concurrency",
         "untrusted",
         "system",

@@ -27,6 +27,7 @@ from multihead.errors import UsageError, require
 
 if TYPE_CHECKING:
     from multihead.text.lines import TextInput
+    from multihead.translation.translator import Translation
 
 
 def translate_command(
@@ -89,7 +90,6 @@ def translate_command(
     if prune is not None:
         say("--prune has no effect: hypotheses are pruned only if they cannot win")
     from multihead.text.lines import TextInput, open_output
-    from multihead.text.tree_drawing import draw as draw_tree
     from multihead.translation.segments import DIRECTION
     from multihead.translation.translator import as_line, load
 
@@ -109,8 +109,7 @@ def translate_command(
         for number, found in enumerate(translator.stream(lines, search, chunk_size, details=as_json), start=1):
             translation = found.withheld_below(min_confidence)
             n_withheld += translation is not found
-            drawings = "\n\n".join(map(draw_tree, translation.trees))
-            out.write((drawings if draw else as_line(translation, as_json)) + "\n")
+            out.write((_drawings(translation) if draw else as_line(translation, as_json)) + "\n")
             if not as_json:
                 for warning in dict.fromkeys(translation.warnings):
                     if not warning.startswith(DIRECTION) or not n_reversed:  # once is enough
@@ -121,6 +120,12 @@ def translate_command(
     if n_withheld:
         say(f"{n_withheld:,} of {number:,} lines are left empty: their confidence is below {min_confidence:g}")
     say_detail(f"translated {number:,} lines in {time.perf_counter() - began:.2f} s")
+
+
+def _drawings(translation: "Translation") -> str:
+    from multihead.text.tree_drawing import draw
+
+    return "\n\n".join(map(draw, translation.trees))
 
 
 def _chunk_size(lines: "list[str] | TextInput") -> int | None:

@@ -4,7 +4,6 @@ Each layer has a source, and the order of the sources decides which setting wins
 """
 
 import dataclasses
-import tomllib
 from collections.abc import Iterable, Mapping, Sequence
 from enum import IntEnum
 from pathlib import Path
@@ -183,6 +182,8 @@ def parse_settings(settings: Iterable[str]) -> Settings:
 
 def read_toml(path: Path) -> Settings:
     """Read a run file (`[train]`, `warmup = 8000`)."""
+    import tomllib
+
     try:
         sections = tomllib.loads(path.read_text(encoding="utf-8"))
     except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:

@@ -36,11 +36,11 @@ class Parser:
         self._is_piece = cache(tokenizer.is_piece)
 
     def parse_texts(
-        self, texts: Iterable[str], config: SearchConfig, batch: int = BATCH
+        self, texts: Iterable[str], config: SearchConfig, batch: int | None = None
     ) -> Iterator[list[ParsedSentence]]:
         """Yield for each text its sentences, parsed; with `config.split=False` a text is one sentence."""
         remaining = iter(texts)
-        while chunk := list(islice(remaining, batch)):
+        while chunk := list(islice(remaining, batch or BATCH)):
             cleaned = [self._segmenter.sentences(self._segmenter.clean(text), bool(config.split))[0] for text in chunk]
             sentences = [[words for one in found if (words := split_words(one))] for found in cleaned]
             parsed = iter(self.parse([words for found in sentences for words in found], config))

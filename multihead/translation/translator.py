@@ -25,7 +25,6 @@ from multihead.inspection.attention_maps import (
 from multihead.interop.hub import find_model
 from multihead.storage.model_folder import ModelFolder
 from multihead.text.casing import sentence_case
-from multihead.text.constituency_trees import Tree, bracketed
 from multihead.text.dependency_trees import NO_HEAD
 from multihead.text.lines import MAX_CHARACTERS
 from multihead.text.sentences import LINE_BREAKS, join_translations
@@ -34,13 +33,14 @@ from multihead.translation.confidence import confidence, mean_log_prob
 from multihead.translation.engine import Engine, Hypothesis, Segment, length_penalty
 from multihead.translation.engines.choose import LazyModels, choose_engine
 from multihead.translation.guard import Guard, GuardedResult
-from multihead.translation.parser import BATCH, ParsedSentence, Parser
 from multihead.translation.segments import Segmenter, SourceLine
 from multihead.translation.targets import Targets
 
 if TYPE_CHECKING:
     from multihead.inspection.trace import Trace
     from multihead.model.transformer import Transformer
+    from multihead.text.constituency_trees import Tree
+    from multihead.translation.parser import ParsedSentence, Parser
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -77,7 +77,7 @@ class Translation:
     warnings: list[str] = field(default_factory=list)
     word_weights: list[Array] = field(default_factory=list, repr=False, compare=False)  # as those of an alternative
     mean_log_prob: float = field(default=0.0, compare=False)  # of a token
-    trees: list[Tree] = field(default_factory=list)  # of a parser: one for each sentence
+    trees: "list[Tree]" = field(default_factory=list)  # of a parser: one for each sentence
     piece_scores: list[float] = field(default_factory=list, compare=False)  # token_scores without end symbols
 
     def __repr__(self) -> str:
@@ -138,8 +138,7 @@ class Translator:
         self.segmenter = Segmenter(tokenizer, config.data, max_tokens or longest_segment(config))
         self.segmenter.expects_code = self.targets.may_be_typed
         self.guard = Guard(engine, tokenizer, config.data)
-        is_parser = config.data.task == "parse"
-        self.parser = Parser(self.guard, self.segmenter, tokenizer) if is_parser else None
+        self.parser = self._make_parser() if config.data.task == "parse" else None
         self._load_models = models
 
     def __repr__(self) -> str:
@@ -214,7 +213,7 @@ class Translator:
         if not self._has_target:
             self.targets.choose(None)  # says which there are
         if self.parser:
-            for sentences in self.parser.parse_texts(texts, config, chunk_size or BATCH):
+            for sentences in self.parser.parse_texts(texts, config, chunk_size):
                 yield self._trees(sentences, config)
             return
 
@@ -296,8 +295,15 @@ class Translator:
             piece_scores=[score for one in hypotheses for score in one.token_scores[: len(one.tokens)]],
         )
 
-    def _trees(self, sentences: list[ParsedSentence], config: SearchConfig) -> Translation:
+    def _make_parser(self) -> "Parser":
+        from multihead.translation.parser import Parser  # most models are none, and start faster without it
+
+        return Parser(self.guard, self.segmenter, self.tokenizer)
+
+    def _trees(self, sentences: "list[ParsedSentence]", config: SearchConfig) -> Translation:
         """Return the trees of a text's sentences as brackets on one line."""
+        from multihead.text.constituency_trees import bracketed
+
         versions = [
             Alternative(
                 text=" ".join(bracketed(one.trees[rank]) for one in sentences),

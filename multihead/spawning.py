@@ -1,0 +1,39 @@
+"""How worker processes are started. Apart from `concurrency`, because importing multiprocessing takes a while."""
+
+import contextlib
+import os
+import sys
+from collections.abc import Iterator
+from multiprocessing.context import SpawnContext, SpawnProcess
+from types import ModuleType
+
+
+def use_one_core() -> None:
+    """Keep the tokenizers library from starting threads in a process that has one core for itself."""
+    os.environ["TOKENIZERS_PARALLELISM"] = "false"
+
+
+class WorkerProcess(SpawnProcess):
+    """A process that does not import the main program.
+
+    multiprocessing imports it in every process that it spawns, so a script without `if __name__ == "__main__"` would
+    run again in each of them. Our workers need nothing of it.
+    """
+
+    def start(self) -> None:
+        with _hidden_main():
+            super().start()
+
+
+class WorkerContext(SpawnContext):
+    Process = WorkerProcess
+
+
+@contextlib.contextmanager
+def _hidden_main() -> Iterator[None]:
+    main = sys.modules["__main__"]
+    sys.modules["__main__"] = ModuleType("__main__")
+    try:
+        yield
+    finally:
+        sys.modules["__main__"] = main
