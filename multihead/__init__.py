@@ -39,6 +39,9 @@ def train(
     start_from: str | Path | None = None,
     new_vocabulary: bool = False,
     rehearse: float | None = None,
+    monolingual: "str | Path | Sequence[str | Path]" = (),
+    reverse: str | Path | None = None,
+    teacher: str | Path | None = None,
     settings: Mapping[str, object] | None = None,
 ) -> Path:
     """Train a translation model into the folder `output`; called again, it resumes where it stopped.
@@ -51,13 +54,17 @@ def train(
     text that it was trained on, `rehearse` pairs of it are mixed in for each new pair, by default 1. `settings` are
     fields by their dotted names: `{"train.steps": 5000}`.
 
+    `monolingual` is more text in the target language, which the model `reverse` translates back, or one that is trained
+    first in a quarter of the time. `teacher` is a model whose translations of the sources are learned as well;
+    `monolingual` is then more text in the source language.
+
     Ctrl-C and SIGTERM end the run after the step; once it is saved, KeyboardInterrupt or SystemExit(143) is raised.
     """
     from multihead.errors import require
     from multihead.runs.request import TrainingRequest
 
     require("torch", extra="train", purpose="training")
-    from multihead.runs.train import train as run
+    from multihead.runs.stages import MoreText, train_in_stages
 
     def path(name: str | Path | None) -> Path | None:
         return Path(name) if name is not None else None
@@ -82,4 +89,9 @@ def train(
             "data.rehearse": rehearse,
         },
     )
-    return run(request)
+    more = MoreText(
+        monolingual=[Path(name) for name in ([monolingual] if isinstance(monolingual, str | Path) else monolingual)],
+        reverse=str(reverse) if reverse else None,
+        teacher=str(teacher) if teacher else None,
+    )
+    return train_in_stages(request, more)

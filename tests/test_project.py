@@ -49,8 +49,8 @@ NEED_TORCH = set(
     distributed.heartbeat distributed.process_group distributed.sharding hardware.device
     inspection.record inspection.trace interop.onnx_graphs model.build model.dropout model.incremental
     model.transformer model.variants model.weights paper.parsing paper.positions paper.table1 paper.table2 paper.table3
-    paper.table3_study runs.estimate runs.log runs.loop runs.publish runs.publishing_time runs.train
-    runs.tuning training.batch training.checkpoint training.loss training.metrics training.objective
+    paper.table3_study runs.estimate runs.log runs.loop runs.publish runs.publishing_time runs.stages
+    runs.train runs.tuning training.batch training.checkpoint training.loss training.metrics training.objective
     training.optimizers training.trainer training.validation translation.engines.torch_engine translation.search
     """.split()
 )

@@ -15,6 +15,7 @@ Commands = dict[str, Callable[..., Any]]
 COMMANDS: Commands = {
     "train": train.train_command,
     "prepare": train.prepare_command,
+    "backtranslate": train.backtranslate_command,
     "average": train.average_command,
     "translate": translate.translate_command,
     "evaluate": translate.evaluate_command,

@@ -103,6 +103,28 @@ Rehearse = Annotated[
         "none.  [default: 1 if its folder has the text]",
     ),
 ]
+Monolingual = Annotated[
+    list[Path] | None,
+    typer.Option(
+        help="More text in the target language only: a model of the opposite direction, trained first in a quarter of "
+        "the steps or minutes, translates it (back-translation). With --teacher, text in the source language. "
+        "Repeatable."
+    ),
+]
+Reverse = Annotated[
+    str | None,
+    typer.Option(
+        "--reverse", metavar="MODEL", help="For --monolingual: a model that translates back, if there is one."
+    ),
+]
+Teacher = Annotated[
+    str | None,
+    typer.Option(
+        "--teacher",
+        metavar="MODEL",
+        help="Learn also from its translations of the sources and of --monolingual (distillation).",
+    ),
+]
 Steps = Annotated[int | None, typer.Option(help="Stop after this many steps.")]
 Minutes = Annotated[float | None, typer.Option(help="End within this much time, preparation and publishing included.")]
 SourceLang = Annotated[

@@ -1,6 +1,7 @@
-"""`multihead train`, `prepare`, `plan` and `average`."""
+"""`multihead train`, `prepare`, `plan`, `backtranslate` and `average`."""
 
 import json
+import shlex
 from pathlib import Path
 from typing import Annotated
 
@@ -12,11 +13,13 @@ from multihead.cli.options import (
     CorpusFiles,
     Json,
     Minutes,
+    Monolingual,
     NewVocabulary,
     Output,
     Preset,
     Quiet,
     Rehearse,
+    Reverse,
     RunFile,
     SetOptions,
     Source,
@@ -25,6 +28,8 @@ from multihead.cli.options import (
     Target,
     TargetLang,
     TaskName,
+    Teacher,
+    To,
     ValidSource,
     ValidTarget,
     Verbose,
@@ -32,7 +37,7 @@ from multihead.cli.options import (
     Weight,
 )
 from multihead.config.resolve import parse_settings
-from multihead.console import say, set_verbosity
+from multihead.console import duration, say, set_verbosity
 from multihead.errors import UsageError, require
 
 PreparedCorpus = Annotated[
@@ -56,6 +61,9 @@ def train_command(
     base_model: BaseModelName = None,
     new_vocabulary: NewVocabulary = False,
     rehearse: Rehearse = None,
+    monolingual: Monolingual = None,
+    reverse: Reverse = None,
+    teacher: Teacher = None,
     steps: Steps = None,
     minutes: Minutes = None,
     source_lang: SourceLang = None,
@@ -72,11 +80,12 @@ def train_command(
     set_verbosity(quiet, verbose)
     require("torch", extra="train", purpose="training")
     from multihead.runs.request import TrainingRequest
-    from multihead.runs.train import train
+    from multihead.runs.stages import MoreText, train_in_stages
     from multihead.tasks.task import make_task
 
     options = _options(vocab_size, base_model, source_lang, target_lang, steps, minutes)
     options |= _fine_tuning_options(new_vocabulary, rehearse)
+    more = MoreText(monolingual=monolingual or (), reverse=reverse, teacher=teacher)
     chosen = make_task(task) if task else None
     request = TrainingRequest(
         output=output,
@@ -95,7 +104,7 @@ def train_command(
         settings=parse_settings(settings or []),
         options=options,
     )
-    train(request)
+    train_in_stages(request, more)
     if chosen:
         from multihead.evaluation.accuracy import test_task
 
@@ -118,6 +127,9 @@ def plan_command(
     base_model: BaseModelName = None,
     new_vocabulary: NewVocabulary = False,
     rehearse: Rehearse = None,
+    monolingual: Monolingual = None,
+    reverse: Reverse = None,
+    teacher: Teacher = None,
     steps: Steps = None,
     minutes: Minutes = None,
     source_lang: SourceLang = None,
@@ -131,8 +143,10 @@ def plan_command(
     require("torch", extra="train", purpose="planning a run")
     from multihead.runs.estimate import estimate_run
     from multihead.runs.request import TrainingRequest
+    from multihead.runs.stages import MoreText, refuse_to_plan
     from multihead.tasks.task import make_task
 
+    refuse_to_plan(MoreText(monolingual=monolingual or (), reverse=reverse, teacher=teacher))
     options = _options(vocab_size, base_model, source_lang, target_lang, steps, minutes)
     options |= _fine_tuning_options(new_vocabulary, rehearse)
     request = TrainingRequest(
@@ -195,6 +209,31 @@ def prepare_command(
         options=_options(vocab_size, base_model, source_lang, target_lang) | _fine_tuning_options(False, rehearse),
     )
     prepare_corpus(request, say)
+
+
+def backtranslate_command(
+    reverse: Annotated[
+        str, typer.Argument(metavar="REVERSE", help="A model that translates in the opposite direction.")
+    ],
+    input_file: Annotated[
+        Path, typer.Option("--input", "-i", help="Text in the language that the new model is to translate into.")
+    ],
+    output: Annotated[
+        Path,
+        typer.Option("--output", "-o", help="Table of pairs, .tsv or .tsv.gz; `multihead train --corpus` takes it."),
+    ],
+    to: To = None,
+    beam: Annotated[int, typer.Option(min=1, help="Beam size; 1 is greedy.")] = 1,
+    quiet: Quiet = False,
+) -> None:
+    """Make pairs of text in one language: its translations, marked as such, are the sources."""
+    set_verbosity(quiet)
+    from multihead.runs.synthetic import text_to_translate_back, write_pairs
+
+    if str(output) == "-":
+        raise UsageError("--output takes a file, .tsv or .tsv.gz: pairs are written when all of them are complete")
+    seconds = write_pairs(text_to_translate_back(reverse, input_file, to, beam), reverse, output, say)
+    say(f"written to {output} in {duration(seconds)}; train on it with --corpus {shlex.quote(str(output))}")
 
 
 def average_command(

@@ -37,7 +37,7 @@ from multihead.data.cleaning import (
 from multihead.data.directions import Way, balanced, mix_directions, prefix_of, turned, ways_of
 from multihead.data.fingerprints import DuplicateFinder, HeldOutSources, fingerprint
 from multihead.data.language_rule import flag_wrong_languages, learn_detector, learn_detector_of_several
-from multihead.data.marks import MarkedCorpus, limit_synthetic, mark_ids, take_off_marks
+from multihead.data.marks import MarkedCorpus, limit_synthetic, mark_ids, mark_pieces, take_off_marks
 from multihead.data.parallel_text import Pair, ParallelText, RawPair
 from multihead.data.rehearsal import Rehearsal, add_rehearsal
 from multihead.data.shards import CorpusPart, CorpusSummary, ShardWriter, record_checksums
@@ -83,7 +83,7 @@ def prepare(  # noqa: PLR0913 - what a corpus is made of
                 report, held_out = _store(_clean(corpora, config), spool, config, groups, progress)
             _flag_languages(spool, temporary, config, text.languages, report, log)
             with Progress(log, "learning the vocabulary"):
-                tokenizer = _tokenizer(vocabulary, spool, report.kept, config, sorted(set(marks.values())))
+                tokenizer = _tokenizer(vocabulary, spool, report.kept, config, mark_pieces(marks.values()))
             for name, content in tokenizer.files().items():
                 (temporary / name).write_text(content, encoding="utf-8")
             ways = ways_of(len(corpora), text.languages, text.both_ways, marks)

@@ -1,6 +1,9 @@
 """The life of a training run: its folder, its settings, its clock and its messages.
 
 train: `multihead train`, from a request to a published model.
+stages: runs on text that a model translates first, by back-translation or distillation.
+reverse: the model that translates back.
+synthetic: `multihead backtranslate`, pairs of which a model writes one side.
 request: what a user asks for.
 setup: decides what a new run is, or how an existing one is resumed.
 sizing: chooses the preset that fits a text and a time budget.

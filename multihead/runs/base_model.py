@@ -10,6 +10,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from multihead.config.directions import Languages
 from multihead.config.fit import for_fine_tuning
 from multihead.config.resolve import Layer, Source, flatten
 from multihead.config.schema import RunConfig, Settings
@@ -58,6 +59,12 @@ class BaseModel:
     def has_one_direction(self) -> bool:
         """Whether its vocabulary cannot say which language to translate into."""
         return not self.new_vocabulary and not self.config.data.directions
+
+    @property
+    def languages(self) -> Languages:
+        """Its languages, which are also those of text that names none; empty if there are several pairs of them."""
+        data = self.config.data
+        return ("", "") if data.directions or self.new_vocabulary else (data.source_lang, data.target_lang)
 
     @property
     def is_imported(self) -> bool:
@@ -113,10 +120,11 @@ def fine_tuning_layer(preset: Layer, new_vocabulary: bool = False) -> Layer:
 
 def is_same_model(one: str, other: str) -> bool:
     """Return whether two values of `--from` name one model, as `m` and `./m` do."""
-    return one == other or ("" not in (one, other) and _location(one) == _location(other))
+    return one == other or ("" not in (one, other) and location_of(one) == location_of(other))
 
 
-def _location(name: str) -> str:
+def location_of(name: str) -> str:
+    """Return a text that is the same for every way of naming a model."""
     try:
         return name if is_on_hub(name) else str(find_model(name).resolve())
     except UserError:  # a run can be resumed after its base model was removed

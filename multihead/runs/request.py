@@ -22,8 +22,7 @@ from multihead.data.parallel_text import (
     guess_languages,
     in_several_directions,
 )
-from multihead.data.readers.corpus import find_pair_languages
-from multihead.errors import UsageError
+from multihead.errors import UsageError, UserError
 from multihead.tasks.task import Task
 from multihead.text.file_formats import check_is_text
 from multihead.text.language import name_of
@@ -35,6 +34,7 @@ REHEARSE = "data.rehearse"
 TASK_PRESET = "tiny"  # on which the settings of tasks build
 LANGUAGES = ("data.source_lang", "data.target_lang")
 DIRECTIONS = "data.directions"
+UNKNOWN_LANGUAGES: Languages = ("", "")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -116,12 +116,20 @@ class TrainingRequest:
         valid = (self.valid_source, self.valid_target) if self.valid_source and self.valid_target else None
         return from_files(self.source, self.target, valid, self.weights, self.corpora, data.languages, several)
 
-    def corpus_languages(self, data: DataConfig | None = None) -> list[Languages]:
-        """Return the languages of each corpus; where nothing tells them, those of the settings."""
+    def corpus_languages(
+        self, data: DataConfig | None = None, of_base: Languages = UNKNOWN_LANGUAGES
+    ) -> list[Languages]:
+        """Return the languages of each corpus; where nothing tells them, those of the settings or of a base model."""
         if not self.has_text:
             return [(str(embedded_corpus.LANGUAGES[LANGUAGES[0]]), str(embedded_corpus.LANGUAGES[LANGUAGES[1]]))]
         sources, targets = as_list(self.source), as_list(self.target)
-        found = corpus_languages(sources, targets, self.corpora, self.languages or [self._given_languages()])
+        given = self.languages or [self._given_languages()]
+        try:
+            found = corpus_languages(sources, targets, self.corpora, given)
+        except UserError:
+            if not all(of_base):
+                raise
+            found = corpus_languages(sources, targets, self.corpora, [of_base])
         default = (data.source_lang, data.target_lang) if data else ("", "")
         return [pair if all(pair) else default for pair in found]
 
@@ -170,13 +178,13 @@ class TrainingRequest:
             if file.is_file():
                 check_corpus_not_swapped(file, languages)
 
-    def directions(self) -> tuple[str, ...]:
+    def directions(self, of_base: Languages = UNKNOWN_LANGUAGES) -> tuple[str, ...]:
         """Return the directions of a model of several languages; none for one pair of languages."""
         if self.data or self.task or not (self.both_ways or len(as_list(self.source)) + len(self.corpora) > 1):
             return ()
         if any(not file.exists() for file in [*as_list(self.source), *as_list(self.target), *self.corpora]):
             return ()  # refused when it is opened
-        found = self.corpus_languages()
+        found = self.corpus_languages(of_base=of_base)
         if self.both_ways and not all(map(all, found)):
             raise UsageError("--both-ways needs the languages of the text: add --source-lang and --target-lang")
         if not self.both_ways and len(set(found)) == 1:
@@ -184,20 +192,23 @@ class TrainingRequest:
         names = ways_of(len(found), found, self.both_ways)
         return tuple(dict.fromkeys(way.direction for way in names))
 
-    def language_layer(self) -> Layer:
-        """Return the languages that the names of the files tell; those of a prepared corpus are recorded in it."""
+    def language_layer(self, of_base: Languages = UNKNOWN_LANGUAGES) -> Layer:
+        """Return the languages that the names of the files tell; those of a prepared corpus are recorded in it.
+
+        A table that names no languages has those of the base model.
+        """
         if self.data:
             return Layer(Source.DEFAULT, {}, "corpus")
         if self.task:
             return Layer(Source.DEFAULT, {}, f"task {self.task.name}")
-        if directions := self.directions():
+        if directions := self.directions(of_base):
             first = languages_of(directions[0])
             settings = dict(zip(LANGUAGES, first, strict=True)) | {DIRECTIONS: directions}
             return Layer(Source.DEFAULT, settings, "corpora")
         if not self.has_text:
             return Layer(Source.DEFAULT, embedded_corpus.LANGUAGES, "embedded corpus")
         if not self.source or not self.target:
-            codes = find_pair_languages(self.corpora[0], self._given_languages())
+            codes = self.corpus_languages(of_base=of_base)[0]
             return Layer(Source.DEFAULT, dict(zip(LANGUAGES, codes, strict=True)), self.corpora[0].name)
         known = {name: code for name, code in guess_languages(self.source, self.target).items() if code}
         return Layer(Source.DEFAULT, known, "file names")

@@ -24,7 +24,7 @@ from multihead.errors import UsageError, UserError
 from multihead.runs.base_model import SHORTLIST_FOLDER, BaseModel, fine_tuning_layer, is_same_model, open_base_model
 from multihead.runs.limits import why_too_large, why_too_long
 from multihead.runs.rehearsal import find_rehearsal
-from multihead.runs.request import BASE_MODEL, MODEL_VOCAB, NEW_VOCABULARY, TrainingRequest
+from multihead.runs.request import BASE_MODEL, MODEL_VOCAB, NEW_VOCABULARY, UNKNOWN_LANGUAGES, TrainingRequest
 from multihead.runs.sizing import MIN_WARM_UPS, Corpus, Sizer
 from multihead.storage.checkpoints import saved_steps
 from multihead.storage.files import write_text_atomic
@@ -144,7 +144,8 @@ def _initial_layers(request: TrainingRequest) -> tuple[BaseModel | None, list[La
     name = value_of(request.layers, BASE_MODEL)
     base = open_base_model(str(name), bool(value_of(request.layers, NEW_VOCABULARY))) if name else None
     layers = base.apply_to(request.layers) if base else request.layers
-    if base and base.has_one_direction and request.directions():
+    of_base = base.languages if base else UNKNOWN_LANGUAGES
+    if base and base.has_one_direction and request.directions(of_base):
         raise UsageError(
             f"{base.name} translates one pair of languages: its vocabulary has no pieces that name the others. Add "
             "--new-vocabulary, or leave out --from"
@@ -153,7 +154,7 @@ def _initial_layers(request: TrainingRequest) -> tuple[BaseModel | None, list[La
         if base:
             base.check_vocabulary(request.data)
         return base, [*layers, Corpus(request.data, read_summary(request.data)).layer]
-    return base, [*layers, request.language_layer()]
+    return base, [*layers, request.language_layer(of_base)]
 
 
 def _fit(request: TrainingRequest, base: BaseModel | None, sizer: Sizer, log: Log) -> tuple[str, list[Layer]]:

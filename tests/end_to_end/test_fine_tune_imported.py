@@ -11,7 +11,7 @@ import pytest
 import torch
 
 from multihead.config.schema import SearchConfig, Settings
-from multihead.errors import UserError
+from multihead.errors import UsageError, UserError
 from multihead.interop.formats import export
 from multihead.interop.marian.folder import MarianFolder
 from multihead.interop.marian.format import map_vocabulary, read_config
@@ -19,6 +19,7 @@ from multihead.interop.marian.importer import import_marian
 from multihead.interop.marian.vocabulary import read_vocabulary
 from multihead.model.weights import load_model, weights_of
 from multihead.runs.request import TrainingRequest
+from multihead.runs.stages import MoreText, train_in_stages
 from multihead.runs.train import train
 from multihead.text.tokenizer import BOS_ID, EOS_ID, PAD_ID, TARGET_FILE, SubwordTokenizer
 from multihead.translation.search.beam import search
@@ -140,12 +141,19 @@ def test_interrupted_it_ends_with_the_same_bytes(fine_tuned: Path, request_: Tra
         assert (run / name).read_bytes() == (fine_tuned / name).read_bytes(), name
 
 
+def test_back_translation_for_it_needs_a_model_that_translates_back(request_: TrainingRequest) -> None:
+    more = MoreText(monolingual=[Path(str(request_.target))])
+    with pytest.raises(UsageError, match="add --reverse MODEL, such as hf:Helsinki-NLP/opus-mt-de-en"):
+        train_in_stages(replace(request_, output=request_.output.with_name("more")), more)
+
+
 def test_an_import_of_an_older_version_is_refused_with_the_remedy(
     imported: Path, request_: TrainingRequest, tmp_path: Path
 ) -> None:
     old = tmp_path / "old"
     shutil.copytree(imported, old)
     (old / TARGET_FILE).unlink()
+    (old / "SHA256SUMS").unlink()
     settings = {**request_.settings, "train.base_model": str(old)}
     with pytest.raises(UserError, match="import it again"):
         train(replace(request_, output=tmp_path / "run", settings=settings))

@@ -167,6 +167,13 @@ def test_it_prepares_a_corpus(core: Path, tmp_path: Path, text: tuple[Path, Path
     assert (tmp_path / "data" / "corpus.json").exists()
 
 
+def test_it_makes_pairs_by_back_translation(core: Path, tmp_path: Path) -> None:
+    (tmp_path / "more.en").write_text(f"{SENTENCE}\n", encoding="utf-8")
+    files = ("--input", tmp_path / "more.en", "--output", tmp_path / "pairs.tsv")
+    run_in(core, "backtranslate", "en-de", *files, "--beam", "4")
+    assert (tmp_path / "pairs.tsv").read_text(encoding="utf-8") == f"de\ten\n<bt> {TRANSLATION}\t{SENTENCE}\n"
+
+
 @pytest.mark.parametrize(
     "command",
     [

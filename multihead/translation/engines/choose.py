@@ -104,6 +104,11 @@ def name_engine(name: str, folders: Sequence[ModelFolder]) -> str:
     return f"ctranslate2:{quantization or 'int8'}"
 
 
+def name_batch_engine(folder: ModelFolder) -> str:
+    """Return the name of the engine that translates a large text fastest; a translation may depend on its batch."""
+    return "auto" if unsupported_by_ctranslate2(folder.config.model) or _has_gpu() else "ctranslate2"
+
+
 def use_of_torch(folders: Sequence[ModelFolder]) -> str | None:
     """Return what `auto` uses torch for, or None where it uses CTranslate2.
 

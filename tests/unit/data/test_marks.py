@@ -91,6 +91,22 @@ def test_a_mark_on_all_text_says_nothing_and_is_taken_off(tmp_path: Path) -> Non
     assert sources(tmp_path, "valid")
 
 
+def test_the_translations_of_a_teacher_are_learned_without_a_mark_and_none_is_held_out(tmp_path: Path) -> None:
+    (tmp_path / "real.tsv").write_text(lines("real", 300), encoding="utf-8")
+    taught = "".join(f"<teacher> {word} house {n}\tHaus {n} {word}\n" for word in ("real", "more") for n in range(600))
+    (tmp_path / "taught.tsv").write_text(taught, encoding="utf-8")
+    text = from_files(corpora=[tmp_path / "real.tsv", tmp_path / "taught.tsv"], languages=["en", "de"])
+    summary = prepare(text, tmp_path / "data", CONFIG)
+    assert not SubwordTokenizer.load(tmp_path / "data" / "tokenizer.json").reserved
+    found = {split: sources(tmp_path, split) for split in ("train", "valid")}
+    assert {text.split()[0] for _, text in found["train"]} == {"real", "more"}
+    assert not any("teacher" in text for _, text in found["train"])
+    held_out = [text for _, text in found["valid"]]
+    assert len(held_out) == len(set(held_out)) == 300 // 20
+    assert not set(held_out) & {text for _, text in found["train"]}
+    assert [part.weight for part in summary.parts] == [1, 1]
+
+
 def test_text_without_a_mark_among_marked_text_is_refused_with_its_number(tmp_path: Path) -> None:
     (tmp_path / "mixed.tsv").write_text(lines("made", 20, "<bt> ") + lines("real", 20), encoding="utf-8")
     (tmp_path / "real.tsv").write_text(lines("real", 20), encoding="utf-8")
