@@ -6,6 +6,7 @@ from typing import Annotated, TypeVar
 import typer
 
 from multihead.cli import completion
+from multihead.cli.command import import_numpy_with_one_thread
 from multihead.cli.options import Engine
 from multihead.config.schema import check_engine
 from multihead.console import say
@@ -60,6 +61,7 @@ def serve_command(
 ) -> None:
     """Serve a web page and LibreTranslate's HTTP interface. The page shows alternatives, alignment and attention."""
     check_engine(engine)
+    import_numpy_with_one_thread()
     require("multihead.serve.server", extra="serve", purpose="serving")
     from multihead.serve.options import Limits, ServerOptions
     from multihead.serve.server import serve

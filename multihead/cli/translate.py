@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from multihead.cli import completion
+from multihead.cli.command import import_numpy_with_one_thread
 from multihead.cli.options import (
     Alpha,
     Beam,
@@ -89,6 +90,7 @@ def translate_command(
     engine = engine_name(engine, exact)
     if prune is not None:
         say("--prune has no effect: hypotheses are pruned only if they cannot win")
+    import_numpy_with_one_thread()
     from multihead.text.lines import TextInput, open_output
     from multihead.translation.segments import DIRECTION
     from multihead.translation.translator import as_line, load

@@ -1,5 +1,8 @@
 """Options are read as Typer reads them, though values that have their type are not converted."""
 
+import os
+import subprocess
+import sys
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -35,6 +38,22 @@ def command(  # noqa: PLR0913 - one parameter of each kind
     version: Annotated[bool, typer.Option("--version", is_eager=True, callback=lambda given: _stop(given))] = False,
 ) -> None:
     print([(type(value).__name__, value) for value in locals().values()])
+
+
+@pytest.mark.skipif(not Path("/proc/self/task").is_dir(), reason="threads are counted in /proc")
+@pytest.mark.parametrize(
+    ("given", "shown"), [({}, "True 1 None"), ({"OPENBLAS_NUM_THREADS": "1"}, "False 1 1")], ids=["unset", "set"]
+)
+def test_numpy_starts_no_threads_and_leaves_the_environment_as_it_was(given: dict[str, str], shown: str) -> None:
+    code = (
+        "import os, sys; from multihead.cli.command import import_numpy_with_one_thread as f; f(); "
+        "print('numpy' in sys.modules, len(os.listdir('/proc/self/task')), os.environ.get('OPENBLAS_NUM_THREADS'))"
+    )
+    inherited = {name: value for name, value in os.environ.items() if name != "OPENBLAS_NUM_THREADS"}
+    result = subprocess.run(
+        [sys.executable, "-c", code], env={**inherited, **given}, capture_output=True, text=True, check=True
+    )
+    assert result.stdout.strip() == shown
 
 
 def _stop(is_given: bool) -> None:
