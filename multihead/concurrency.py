@@ -59,6 +59,12 @@ def map_in_threads(function: Callable[[Item], Result], items: Iterable[Item], n_
         yield from _map_ahead(pool, function, items, n_threads)
 
 
+def map_ahead(function: Callable[[Item], Result], items: Iterable[Item]) -> Iterator[Result]:
+    """Yield `function(item)` in the order of the items; a thread computes the next one while a result is used."""
+    with ThreadPoolExecutor(1) as pool:
+        yield from _map_ahead(pool, function, items, 2)
+
+
 def _map_ahead(
     pool: Executor, function: Callable[[Item], Result], items: Iterable[Item], n_ahead: int
 ) -> Iterator[Result]:

@@ -6,9 +6,9 @@ million pairs is one window.
 """
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from itertools import accumulate
+from itertools import accumulate, islice
 
 import numpy as np
 from numpy.typing import NDArray
@@ -102,6 +102,13 @@ def _next_cursor(cursor: Cursor, n_batches: int, n_windows: int) -> Cursor:
     if cursor.window + 1 < n_windows:
         return Cursor(epoch=cursor.epoch, window=cursor.window + 1)
     return Cursor(epoch=cursor.epoch + 1)
+
+
+def in_groups(plans: Iterable[tuple[BatchPlan, Cursor]], size: int) -> Iterator[list[tuple[BatchPlan, Cursor]]]:
+    """Yield the plans of one step after the other, `size` at a time."""
+    iterator = iter(plans)
+    while group := list(islice(iterator, size)):
+        yield group
 
 
 StepPosition = tuple[int, ...]  # index of a batch in its step, and of the rank if the batch is split

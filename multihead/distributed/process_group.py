@@ -14,6 +14,7 @@ from typing import TypeVar, cast
 
 import torch
 import torch.distributed as dist
+from torch import Tensor
 
 from multihead.distributed.heartbeat import TIMEOUT_SECONDS, Heartbeat, connect
 
@@ -49,6 +50,16 @@ class ProcessGroup:
         reduced = torch.tensor(numbers, dtype=torch.float64)  # exact for token counts
         dist.all_reduce(reduced, operation)
         return cast(list[float], reduced.tolist())
+
+    def concatenate(self, tensor: Tensor) -> Tensor:
+        """Return the tensors of all ranks, which have the same shape, along axis 0 in the order of the ranks."""
+        if self.world_size == 1:
+            return tensor
+        # As bytes, since gloo does not know every type.
+        mine = tensor.contiguous().view(torch.uint8)
+        gathered = [torch.empty_like(mine) for _ in range(self.world_size)]
+        dist.all_gather(gathered, mine)
+        return torch.cat(gathered).view(tensor.dtype)
 
     def on_main(self, compute: Callable[[], T]) -> T:
         """Compute on rank 0 and broadcast the result; the other ranks block until it is done."""

@@ -7,15 +7,20 @@ import torch.distributed as dist
 from torch import Tensor, nn
 
 
+def is_sharded(tensor: Tensor) -> bool:
+    """Return whether each rank holds a shard of a tensor."""
+    return hasattr(tensor, "full_tensor")  # only a DTensor has it
+
+
 def full_tensor(tensor: Tensor) -> Tensor:
     """Return all of a tensor that may be sharded; every rank must call this."""
-    gather = getattr(tensor, "full_tensor", None)  # only a DTensor has it
+    gather = getattr(tensor, "full_tensor", None)
     return tensor if gather is None else cast(Tensor, gather())
 
 
 def shard_like(tensor: Tensor, other: Tensor) -> Tensor:
     """Return the shard of `tensor`, which every rank has in full, that corresponds to the shard of `other`."""
-    if not hasattr(other, "full_tensor"):
+    if not is_sharded(other):
         return tensor
     from torch.distributed.tensor import DTensor, distribute_tensor
 

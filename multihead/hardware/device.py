@@ -25,6 +25,22 @@ def pick_precision(choice: str, device: torch.device) -> torch.dtype:
     return torch.bfloat16 if use_bfloat16 else torch.float32
 
 
+def autocast(device: torch.device, precision: torch.dtype) -> contextlib.AbstractContextManager[None]:
+    """Return a context in which matrix products are in this precision."""
+    return contextlib.nullcontext() if precision == torch.float32 else torch.autocast(device.type, precision)
+
+
+def validation_precision(device: torch.device, precision: torch.dtype) -> torch.dtype:
+    """Return the precision to validate in: that of training on a GPU, float32 on a CPU."""
+    return torch.float32 if device.type == "cpu" else precision
+
+
+def use_tensor_cores(device: torch.device) -> None:
+    """Let float32 products of a GPU round their inputs to TF32, which is several times as fast."""
+    if device.type == "cuda":
+        torch.set_float32_matmul_precision("high")
+
+
 def precision_name(precision: torch.dtype) -> str:
     """Return the name of a precision in settings, such as bfloat16."""
     return str(precision).removeprefix("torch.")
@@ -40,9 +56,13 @@ def has_bfloat16(device: torch.device) -> bool:
 
 
 def matmul_flops(
-    device: torch.device, precision: torch.dtype = torch.float32, size: int = 2048, seconds: float = 0.5
+    device: torch.device, precision: torch.dtype = torch.float32, size: int | None = None, seconds: float = 0.5
 ) -> float:
-    """Measure the floating-point operations per second of a large matrix product (§6.1 counts cost with float32)."""
+    """Measure the floating-point operations per second of a large matrix product (§6.1 counts cost with float32).
+
+    On a GPU a product must be larger, or its latency is measured.
+    """
+    size = size or (2048 if device.type == "cpu" else 8192)
     left, right = (torch.randn(size, size, device=device).to(precision) for _ in range(2))
     best, end = 0.0, time.perf_counter() + seconds
     while time.perf_counter() < end:

@@ -23,7 +23,7 @@ DILATIONS = 5  # ByteNet doubles the dilation from layer to layer, from 1 to 16,
 def self_attention(config: ModelConfig, causal: bool) -> MultiHeadAttention:
     """Return full attention. Relative positions apply to both stacks, those of a tree to the encoder only."""
     is_relative = config.positions == "relative" or (config.positions == "tree" and not causal)
-    return MultiHeadAttention(config, RelativeScore(config) if is_relative else make_score(config))
+    return MultiHeadAttention(config, RelativeScore(config) if is_relative else make_score(config, is_causal=causal))
 
 
 MIXERS: dict[str, Callable[[ModelConfig, int, bool], Mixer]] = {  # given the layer's number and whether it is causal

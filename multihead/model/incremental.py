@@ -49,16 +49,18 @@ class BeamRows:
 
     sentence: Tensor  # R: the sentence of each row; rows of one sentence are adjacent
     slot: Tensor  # R: sentence · W + the number of the row within its sentence
+    sentence_on_cpu: Tensor  # R: `sentence`, so that reordering does not wait for a GPU
     n_sentences: int
     width: int  # W
 
     @staticmethod
-    def of_sentences(sentence: Tensor, n_sentences: int) -> "BeamRows":
-        """Return the rows of these sentences (R); a sentence may have none."""
+    def of_sentences(sentence: Tensor, n_sentences: int, device: torch.device) -> "BeamRows":
+        """Return the rows of these sentences (R, on the CPU) for a device; a sentence may have none."""
         counts = sentence.bincount(minlength=n_sentences)  # B
         first, width = counts.cumsum(0) - counts, int(counts.max())
-        slot = sentence * width + torch.arange(len(sentence), device=sentence.device) - first[sentence]
-        return BeamRows(sentence, slot, n_sentences, width)
+        slot = sentence * width + torch.arange(len(sentence)) - first[sentence]
+        on_device = torch.stack([sentence, slot]).to(device, non_blocking=True)
+        return BeamRows(on_device[0], on_device[1], sentence, n_sentences, width)
 
     def to_grid(self, x: Tensor, fill: float = 0.0) -> Tensor:
         """Arrange rows (R …) by sentence (B W …); empty slots get `fill`."""
@@ -100,13 +102,18 @@ class DecoderState:
         return self.caches[0].length
 
     def reorder(self, rows: Tensor) -> None:
-        """Make row i continue row `rows[i]`."""
+        """Make row i continue row `rows[i]`; `rows` is on the CPU."""
+        device = self.rows.sentence.device
+        on_device = rows.to(device, non_blocking=True)
         for cache in self.caches:
-            cache.reorder(rows)
-        self.rows = BeamRows.of_sentences(self.rows.sentence[rows], self.rows.n_sentences)
+            cache.reorder(on_device)
+        self.rows = BeamRows.of_sentences(self.rows.sentence_on_cpu[rows], self.rows.n_sentences, device)
 
     def keep_sentences(self, sentences: Tensor) -> None:
-        """Drop all other sentences, which must have no rows left."""
-        self.memory_kv = [(k[sentences], v[sentences]) for k, v in self.memory_kv]
-        self.memory_mask = self.memory_mask[sentences]
-        self.rows = BeamRows.of_sentences(torch.searchsorted(sentences, self.rows.sentence), len(sentences))
+        """Drop all other sentences, which must have no rows left; `sentences` is on the CPU."""
+        device = self.rows.sentence.device
+        on_device = sentences.to(device, non_blocking=True)
+        self.memory_kv = [(k[on_device], v[on_device]) for k, v in self.memory_kv]
+        self.memory_mask = self.memory_mask[on_device]
+        numbers = torch.searchsorted(sentences, self.rows.sentence_on_cpu)
+        self.rows = BeamRows.of_sentences(numbers, len(sentences), device)

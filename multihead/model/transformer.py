@@ -136,13 +136,23 @@ def masked_softmax(scores: Tensor, mask: Tensor) -> Tensor:
 
 
 def fast_attention(  # noqa: PLR0913 - eq. (1) and how to compute it
-    q: Tensor, k: Tensor, v: Tensor, mask: Tensor, scale: float | None = None, *, training: bool
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    mask: Tensor,
+    scale: float | None = None,
+    *,
+    training: bool,
+    is_causal: bool = False,
 ) -> Tensor:
     """Return eq. (1), by a fused kernel that never stores the weights wherever that kernel is faster.
 
     Outside of training the kernel is the same for every length, because the padding of a batch must not change a
-    translation.
+    translation. With `is_causal`, the mask hides what follows each query: on GPUs the fastest kernel (flash attention)
+    supports that, but no other mask.
     """
+    if is_causal and q.device.type != "cpu":
+        return causal_attention(q, k, v, scale)  # B H T K
     if q.device.type != "cpu" or not training:
         return F.scaled_dot_product_attention(q, k, v, attn_mask=mask, scale=scale)  # B H T K
     # On CPUs this kernel's gradient is fourteen times slower in bfloat16, and small products gain nothing from it.
@@ -153,11 +163,23 @@ def fast_attention(  # noqa: PLR0913 - eq. (1) and how to compute it
         return F.scaled_dot_product_attention(q, k, v, attn_mask=mask, scale=scale)  # B H T K
 
 
+def causal_attention(q: Tensor, k: Tensor, v: Tensor, scale: float | None = None) -> Tensor:
+    """Return eq. (1) with the look-ahead mask; a single query, as in decoding, sees all keys."""
+    return F.scaled_dot_product_attention(q, k, v, is_causal=q.size(2) > 1, scale=scale)  # B H T K
+
+
 class ScaledDotProduct(nn.Module):
-    """§3.2.1. `forward` does not expose the weights; `weights` computes them for inspection."""
+    """§3.2.1. `forward` does not expose the weights; `weights` computes them for inspection.
+
+    In the decoder's self-attention, `is_causal` says that every mask is the look-ahead mask.
+    """
+
+    def __init__(self, is_causal: bool = False) -> None:
+        super().__init__()
+        self.is_causal = is_causal
 
     def forward(self, q: Tensor, k: Tensor, v: Tensor, mask: Tensor) -> Tensor:
-        return fast_attention(q, k, v, mask, training=self.training)  # B H T K
+        return fast_attention(q, k, v, mask, training=self.training, is_causal=self.is_causal)  # B H T K
 
     def scores(self, q: Tensor, k: Tensor) -> Tensor:
         return q @ k.mT / math.sqrt(q.size(-1))  # B H T S
@@ -258,7 +280,7 @@ class Blocks:
             raise ValueError(f"{config.variants[0]} is not in the paper: use multihead.model.build_model")
         return Blocks(
             encoder=lambda _: MultiHeadAttention(config),
-            decoder=lambda _: MultiHeadAttention(config),
+            decoder=lambda _: MultiHeadAttention(config, ScaledDotProduct(is_causal=True)),
             cross=lambda: MultiHeadAttention(config),
         )
 
@@ -343,7 +365,7 @@ class Transformer(nn.Module):
             memory_kv=self.memory_keys_values(memory),
             memory_mask=memory_mask,
             output=(weight, bias) if allowed is None else (weight[allowed], None if bias is None else bias[allowed]),
-            rows=BeamRows.of_sentences(torch.arange(len(source_ids), device=source_ids.device), len(source_ids)),
+            rows=BeamRows.of_sentences(torch.arange(len(source_ids)), len(source_ids), source_ids.device),
             caches=[LayerCache() for _ in self.decoder],
         )
 

@@ -19,11 +19,17 @@ from multihead.storage.model_folder import is_published, read_provenance
 from multihead.training.checkpoint import Checkpoint, save_checkpoint
 from multihead.training.metrics import Metrics, RunningTotals
 from multihead.training.trainer import Trainer
-from multihead.training.validation import Validator
 
 MAX_SKIPPED = 10  # consecutive steps without a usable gradient, after which a run is stopped
+AGREEMENT_SECONDS = 0.5  # about how often the ranks of a run agree on the clock and on signals, which makes them wait
 LONG_RUN_SECONDS = 86_400 * MAX_DAYS  # a longer run is warned of
+MAX_STEPS_APART = 50
 N_EXAMPLES = 4  # validation sentences shown at the end
+
+
+def steps_until_agreement(pace: float) -> int:
+    """Return how many steps of `pace` seconds ranks take without agreeing on anything but gradients."""
+    return max(1, min(MAX_STEPS_APART, int(AGREEMENT_SECONDS / pace))) if pace else 1
 
 
 class TrainingLoop:
@@ -38,7 +44,7 @@ class TrainingLoop:
         self.config = trainer.config.train
         self.checkpoints = output / "checkpoints"
         shards = Shards(output / "data", "valid")
-        self.validator = Validator(trainer.full_model, trainer.tokenizer, shards, trainer.config.data)
+        self.validator = trainer.validator(shards)
         self.stopped_by = 0  # the signal that ended the run before it was complete
         self._started = time.monotonic() - trainer.state.seconds
         self._first_step, self._first_seconds = trainer.state.step, trainer.state.seconds
@@ -48,6 +54,7 @@ class TrainingLoop:
         self._has_warned = False
         self._signal = 0  # received by any rank
         self._has_used_its_time = False
+        self._next_agreement = 0  # the step after which the ranks agree again
         self._publishing: PublishingTime | None = None  # on rank 0, if the time of the run is limited
         self._reserved = 0.0  # seconds for publishing
 
@@ -118,13 +125,20 @@ class TrainingLoop:
             self._save()
 
     def _sync_clock_and_signals(self, received: list[int]) -> None:
-        """Take the clock and the estimate of rank 0, and a signal that any rank received."""
+        """Take the clock and the estimate of rank 0, and a signal that any rank received.
+
+        Short steps share an agreement; all ranks take the number of them from rank 0.
+        """
+        step = self.trainer.state.step
+        if step < self._next_agreement:
+            return
         seconds = time.monotonic() - self._started if self.group.is_main else 0.0
         reserved = self._publishing.seconds if self._publishing else 0.0
-        number, self.trainer.state.seconds, self._reserved = self.group.max(
-            received[0] if received else 0, seconds, reserved
+        n_steps = steps_until_agreement(self._pace()) if self.group.world_size > 1 and self.group.is_main else 1
+        number, self.trainer.state.seconds, self._reserved, n_steps_of_all = self.group.max(
+            received[0] if received else 0, seconds, reserved, n_steps
         )
-        self._signal = int(number)
+        self._signal, self._next_agreement = int(number), step + int(n_steps_of_all)
         if self.config.minutes:
             self.trainer.max_seconds = self._max_seconds()
 

@@ -59,10 +59,7 @@ class PublishingTime:
 
 def publishing_seconds(trainer: Trainer, data: Path) -> float:
     """Return about how long publishing takes for a run on a prepared corpus."""
-    shards = Shards(data, "valid")
-    return PublishingTime(
-        trainer, Validator(trainer.full_model, trainer.tokenizer, shards, trainer.config.data)
-    ).seconds
+    return PublishingTime(trainer, trainer.validator(Shards(data, "valid"))).seconds
 
 
 def _copy_weights(trainer: Trainer) -> None:

@@ -7,6 +7,7 @@ not fit into memory is not considered (docs/model-size.md).
 
 import math
 import os
+import sys
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -30,7 +31,7 @@ MIN_WARM_UPS = 3  # shortest run, as a multiple of its warm-up
 PARAMETERS_PER_TOKEN = 8.0  # of the text; a larger model would memorize it
 MIN_EPOCHS_FOR_THOROUGH = 50  # epochs of the smallest candidate in the given time, from which THOROUGH is affordable
 DEFAULT_HOURS = 24  # if the user sets no limit
-MEASURED_TOKENS = 4096  # of a timed batch; larger ones are hardly faster, and take long
+MEASURED_TOKENS = 4096  # of a timed batch; on CPUs larger ones are hardly faster, and take long
 WARM_UP_STEPS, MEASURED_STEPS = 2, 3
 MAX_SPEEDUP = 2.5  # upper bound of how much better a larger model uses the machine
 
@@ -151,7 +152,7 @@ def measured_speed(config: RunConfig, data: Path, n_processes: int = 1) -> Speed
     batch_tokens = config.data.batch_tokens
     timed = configure(
         {
-            "data.batch_tokens": max(config.data.max_length + 1, min(MEASURED_TOKENS, batch_tokens)),
+            "data.batch_tokens": max(config.data.max_length + 1, min(_measured_tokens(), batch_tokens)),
             "train.r_drop_from": 0.0,  # times the longer steps of a run
             "train.accumulate": 1,
             "train.compile": False,
@@ -171,6 +172,13 @@ def measured_speed(config: RunConfig, data: Path, n_processes: int = 1) -> Speed
         tokens_per_step=n_tokens / MEASURED_STEPS * config.train.accumulate * batch_tokens / timed.data.batch_tokens,
         publishing_seconds=publishing_seconds(trainer, data) if config.train.minutes else 0.0,
     )
+
+
+def _measured_tokens() -> int:
+    """Return the size of a timed batch: on a GPU, where launching a small batch costs as much, that of the run."""
+    from multihead.hardware.device import pick_device  # needs torch
+
+    return MEASURED_TOKENS if pick_device().type == "cpu" else sys.maxsize
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,7 +4,7 @@ Shapes: B batch, S source length, T target length.
 """
 
 import random
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -29,16 +29,26 @@ class Batch:
     source: Tensor  # B S, with EOS at the end
     target_in: Tensor  # B T, with BOS at the start
     target_out: Tensor  # B T, with EOS at the end
+    real: Tensor  # N: where target_out, row by row, is not padding; a mask instead would make the CPU wait for a GPU
     n_tokens: int  # of target_out without padding; 0 for a batch that adds no loss
     source_heads: Tensor | None = None  # B S, with dependency trees; NO_HEAD for EOS and padding
 
     def to(self, device: torch.device) -> "Batch":
+        """Return the batch on a device; a copy from pinned memory takes place while the program goes on."""
+        return self._map(lambda tensor: tensor.to(device, non_blocking=True))
+
+    def pin_memory(self) -> "Batch":
+        """Return the batch in memory that a GPU copies from by itself."""
+        return self._map(Tensor.pin_memory)
+
+    def _map(self, function: Callable[[Tensor], Tensor]) -> "Batch":
         return Batch(
-            source=self.source.to(device, non_blocking=True),
-            target_in=self.target_in.to(device, non_blocking=True),
-            target_out=self.target_out.to(device, non_blocking=True),
+            source=function(self.source),
+            target_in=function(self.target_in),
+            target_out=function(self.target_out),
+            real=function(self.real),
             n_tokens=self.n_tokens,
-            source_heads=None if self.source_heads is None else self.source_heads.to(device, non_blocking=True),
+            source_heads=None if self.source_heads is None else function(self.source_heads),
         )
 
 
@@ -59,6 +69,7 @@ def collate(pairs: list[tuple[Ids, Ids]], heads: Sequence[Heads | None] = ()) ->
         source=torch.from_numpy(source_ids),
         target_in=torch.from_numpy(target_in),
         target_out=torch.from_numpy(target_out),
+        real=torch.from_numpy(np.flatnonzero(target_out != PAD_ID)),
         n_tokens=sum(len(target) + 1 for _, target in pairs),
         source_heads=_pad_heads(heads, n_source),
     )

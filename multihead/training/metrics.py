@@ -3,6 +3,9 @@
 import math
 from dataclasses import dataclass
 
+import torch
+from torch import Tensor
+
 from multihead.distributed.process_group import ProcessGroup
 
 Metrics = dict[str, float]
@@ -17,17 +20,29 @@ def perplexity(loss: float) -> float:
 class RunningTotals:
     """Sums over the steps since the last line of the log.
 
-    Losses are those of this rank; tokens are those of all ranks. The training loop adds the seconds.
+    Losses are those of this rank; tokens are those of all ranks. The training loop adds the seconds. The sums of the
+    losses stay on the device of the model until they are read, which waits for a GPU.
     """
 
-    loss: float = 0.0
-    plain_loss: float = 0.0
     n_tokens: int = 0
     seconds: float = 0.0
+    _losses: Tensor | None = None  # 2: loss and plain loss, in float64
+
+    def add_losses(self, loss: Tensor, plain_loss: Tensor) -> None:
+        losses = torch.stack([loss.detach().double(), plain_loss.double()])
+        self._losses = losses if self._losses is None else self._losses + losses
+
+    @property
+    def losses(self) -> tuple[float, float]:
+        """The sums of the loss and of the plain loss."""
+        if self._losses is None:
+            return 0.0, 0.0
+        loss, plain_loss = self._losses.cpu().tolist()
+        return loss, plain_loss
 
     def metrics(self, group: ProcessGroup) -> Metrics:
         """Return means per token over all ranks; every rank must call this."""
-        loss, plain_loss = group.sum(self.loss, self.plain_loss)
+        loss, plain_loss = group.sum(*self.losses)
         n_tokens = max(self.n_tokens, 1)
         return {
             "loss": loss / n_tokens,

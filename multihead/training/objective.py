@@ -4,7 +4,6 @@ import torch
 from torch import Tensor, nn
 
 from multihead.model.transformer import Transformer
-from multihead.text.tokenizer import PAD_ID
 from multihead.training.batch import Batch
 from multihead.training.loss import linear_smoothed_loss
 
@@ -22,9 +21,11 @@ class Objective(nn.Module):
         n_passes = 2 if r_drop else 1
         source, target_in = (ids.repeat(n_passes, 1) for ids in (batch.source, batch.target_in))
         heads = None if batch.source_heads is None else batch.source_heads.repeat(n_passes, 1)
-        real = batch.target_out != PAD_ID  # B T
-        x = self.hidden(source, target_in, heads)[real.repeat(n_passes, 1)]  # N D
-        loss, plain = linear_smoothed_loss(x, self.model.output, batch.target_out[real], smoothing, r_drop)
+        n_places = batch.target_out.numel()
+        places = torch.cat([batch.real + n_places * number for number in range(n_passes)])
+        x = self.hidden(source, target_in, heads).flatten(0, 1)[places]  # N D
+        targets = batch.target_out.flatten()[batch.real]
+        loss, plain = linear_smoothed_loss(x, self.model.output, targets, smoothing, r_drop)
         return loss / n_passes, plain / n_passes
 
     def shard_units(self) -> list[nn.Module]:

@@ -7,20 +7,29 @@ pair) and dropout on (seed, step). So an interrupted run continues exactly as if
 import contextlib
 import math
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 import torch
 from torch import nn
 
+from multihead.concurrency import map_ahead
 from multihead.config.schema import RunConfig
 from multihead.data.augment import augmentation
-from multihead.data.epochs import BatchPlan, Cursor, StepPosition, batch_plans, split_step
-from multihead.data.shards import open_training_shards
+from multihead.data.epochs import BatchPlan, Cursor, StepPosition, batch_plans, in_groups, split_step
+from multihead.data.shards import Shards, open_training_shards
 from multihead.distributed.data_parallel import no_gradient_sync, replicate, shard
 from multihead.distributed.process_group import SINGLE_PROCESS, ProcessGroup
 from multihead.distributed.sharding import full_tensor, gather, scatter, shard_like
-from multihead.hardware.device import pick_device, pick_precision, pinned_threads
+from multihead.hardware.device import (
+    autocast,
+    pick_device,
+    pick_precision,
+    pinned_threads,
+    use_tensor_cores,
+    validation_precision,
+)
 from multihead.model.build import build_model, model_without_memory
 from multihead.model.transformer import Transformer
 from multihead.model.weights import Tensors, load_weights, weights_of
@@ -31,6 +40,15 @@ from multihead.training.checkpoint import Checkpoint, TrainState, load_optimizer
 from multihead.training.metrics import Metrics, RunningTotals
 from multihead.training.objective import Objective
 from multihead.training.optimizers import make_optimizers
+from multihead.training.validation import Validator
+
+
+@dataclass(frozen=True, slots=True)
+class StepBatches:
+    """What a rank computes in a step."""
+
+    batches: list[tuple[StepPosition, Batch]]
+    following: Cursor  # of the next step
 
 
 class Trainer:
@@ -48,6 +66,8 @@ class Trainer:
         self.train_shards = open_training_shards(data)
         self.device = pick_device()
         self.precision = pick_precision(config.train.precision, self.device)
+        if config.train.precision != "float32":
+            use_tensor_cores(self.device)
         self._is_sharded = group.world_size > 1 and config.train.parallel == "fsdp"
         if self._is_sharded:
             self.full_model = _initial_model(config) if group.is_main else model_without_memory(config.model)
@@ -61,48 +81,55 @@ class Trainer:
             scatter(self.full_model, self.model)
         elif group.world_size > 1:
             self.objective = replicate(objective)
-        self.optimizers = make_optimizers(self.model, config.train, self.precision)
+        self.optimizers = make_optimizers(self.model, config.train, self.precision, group)
         self.rate = 0.0  # of the last step
         self.state = TrainState()
         self.totals = RunningTotals()
         self.skipped_in_a_row = 0
         self.max_seconds: float | None = None  # of training, if the run needs a part of its time for something else
         self._augment = augmentation(tokenizer, config.data)
-        self._stream = self._open_stream()
+        self._batches = self._open_stream()
 
-    def _open_stream(self) -> Iterator[tuple[BatchPlan, Cursor]]:
+    def _open_stream(self) -> Iterator[StepBatches]:
+        """Yield the batches of each step from `state.cursor` on. For a GPU a thread reads one step ahead."""
         config = self.config
-        return batch_plans(self.train_shards, config.data.batch_tokens, config.train.seed, self.state.cursor)
+        plans = batch_plans(self.train_shards, config.data.batch_tokens, config.train.seed, self.state.cursor)
+        steps = in_groups(plans, config.train.accumulate)
+        return map(self._read_step, steps) if self.device.type == "cpu" else map_ahead(self._read_step, steps)
+
+    def _read_step(self, planned: Sequence[tuple[BatchPlan, Cursor]]) -> StepBatches:
+        """Read the batches of a step that this rank computes."""
+        share = split_step([plan for plan, _ in planned], self.group.rank, self.group.world_size)
+        seed, is_pinned = self.config.train.seed, self.device.type == "cuda"
+        batches = [(position, read_batch(self.train_shards, plan, seed, self._augment)) for position, plan in share]
+        return StepBatches(
+            batches=[(position, batch.pin_memory() if is_pinned else batch) for position, batch in batches],
+            following=planned[-1][1],
+        )
 
     def step(self) -> None:
         """Update the weights once (§5.3), from `train.accumulate` batches that all ranks share."""
-        planned = [next(self._stream) for _ in range(self.config.train.accumulate)]
+        read = next(self._batches)
         with pinned_threads(self.device):
-            n_tokens = self._compute_gradient([plan for plan, _ in planned])
+            n_tokens = self._compute_gradient(read.batches)
             updated = self._update_weights()
         self.skipped_in_a_row = 0 if updated else self.skipped_in_a_row + 1
         self.totals.n_tokens += n_tokens
         self.state.step += 1
-        self.state.cursor = planned[-1][1]
+        self.state.cursor = read.following
         self.state.tokens_seen += n_tokens
         self.state.skipped += not updated
 
-    def _compute_gradient(self, plans: Sequence[BatchPlan]) -> int:
+    def _compute_gradient(self, batches: Sequence[tuple[StepPosition, Batch]]) -> int:
         """Compute the gradient of these batches on all ranks, and return the number of their target tokens."""
-        mine = [
-            (position, self._read(plan)) for position, plan in split_step(plans, self.group.rank, self.group.world_size)
-        ]
-        n_tokens = int(self.group.sum(sum(batch.n_tokens for _, batch in mine))[0])
+        n_tokens = int(self.group.sum(sum(batch.n_tokens for _, batch in batches))[0])
         self.model.train()
-        for position, batch in mine:
+        for position, batch in batches:
             torch.manual_seed(_dropout_seed(self.config.train.seed, self.state.step + 1, position))
-            is_last = position == mine[-1][0]
+            is_last = position == batches[-1][0]
             with contextlib.nullcontext() if is_last else no_gradient_sync(self.objective):
                 self._backward(batch.to(self.device), n_tokens)
         return n_tokens
-
-    def _read(self, plan: BatchPlan) -> Batch:
-        return read_batch(self.train_shards, plan, self.config.train.seed, self._augment)
 
     def _backward(self, batch: Batch, n_tokens: int) -> None:
         """Add the gradient of a batch.
@@ -111,17 +138,19 @@ class Trainer:
         """
         train = self.config.train
         r_drop = train.r_drop if self.progress() >= train.r_drop_from else 0.0
-        with torch.autocast(self.device.type, self.precision, enabled=self.precision != torch.float32):
+        with autocast(self.device, self.precision):
             loss, plain_loss = self.objective(batch, train.label_smoothing, r_drop)
         # DDP and FSDP average gradients over ranks; multiply by world_size to get their sum.
         weight = self.group.world_size if batch.n_tokens else 0
         (loss * weight / n_tokens).backward()
         if batch.n_tokens:
-            self.totals.loss += float(loss.detach())
-            self.totals.plain_loss += float(plain_loss)
+            self.totals.add_losses(loss, plain_loss)
 
     def _update_weights(self) -> bool:
-        """Apply the gradient and clear it; return False, without an update, if it is not finite."""
+        """Apply the gradient and clear it; return False, without an update, if it is not finite.
+
+        This is where a step waits for a GPU, once.
+        """
         is_finite = self._clip_gradient()
         if is_finite:
             self.rate = self.learning_rate()
@@ -150,6 +179,12 @@ class Trainer:
     def metrics(self) -> Metrics:
         """Return the means over the steps in `totals`; every rank must call this."""
         return self.totals.metrics(self.group)
+
+    def validator(self, shards: Shards) -> Validator:
+        """Return what measures `full_model` on these pairs."""
+        device = next(self.full_model.parameters()).device
+        precision = validation_precision(device, self.precision)
+        return Validator(self.full_model, self.tokenizer, shards, self.config.data, precision)
 
     def sync_full_model(self) -> None:
         """Copy the sharded weights to `full_model` on rank 0; every rank must call this."""
@@ -189,7 +224,7 @@ class Trainer:
         load_weights(self.model, saved.weights, origin, shard_like)
         load_optimizer_tensors(self.model, self.optimizers, saved.optimizer)
         self.state = saved.state
-        self._stream = self._open_stream()
+        self._batches = self._open_stream()
 
 
 def _initial_model(config: RunConfig) -> Transformer:

@@ -1,5 +1,6 @@
 """Validation: loss, greedy translations and BLEU on the validation pairs of a corpus."""
 
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -8,6 +9,7 @@ import torch
 from multihead.config.schema import DataConfig, SearchConfig
 from multihead.data.shards import Shards
 from multihead.evaluation.by_direction import bleu_by_direction, mean_bleu
+from multihead.hardware.device import autocast
 from multihead.model.transformer import Transformer
 from multihead.storage.shortlist import Shortlist
 from multihead.text.tokenizer import SubwordTokenizer
@@ -33,12 +35,13 @@ class TranslatedPair(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Validator:
-    """Measures a model on validation pairs, in the precision of its weights."""
+    """Measures a model on validation pairs."""
 
     model: Transformer
     tokenizer: SubwordTokenizer
     shards: Shards
     config: DataConfig
+    precision: torch.dtype = torch.float32  # of matrix products
 
     def metrics(self, bleu_sentences: int) -> Metrics:
         """Return loss and perplexity on all pairs, and greedy BLEU on the first `bleu_sentences` unless that is 0."""
@@ -57,12 +60,20 @@ class Validator:
     def loss(self, n_pairs: int | None = None) -> float:
         """Return the cross-entropy of all or of the first pairs in nats per token, without smoothing or dropout."""
         self.model.eval()
-        objective, device = Objective(self.model), next(self.model.parameters()).device
-        total, n_tokens = 0.0, 0
-        for _, batch in validation_batches(self.shards, self.config.batch_tokens, n_pairs):
-            total += float(objective(batch.to(device), smoothing=0.0, r_drop=0.0)[1])
-            n_tokens += batch.n_tokens
-        return total / n_tokens
+        objective, device, n_tokens = Objective(self.model), self._device, 0
+        total = torch.zeros((), dtype=torch.float64, device=device)  # read once, since that waits for a GPU
+        with self._autocast():
+            for _, batch in validation_batches(self.shards, self.config.batch_tokens, n_pairs):
+                total += objective(batch.to(device), smoothing=0.0, r_drop=0.0)[1]
+                n_tokens += batch.n_tokens
+        return float(total) / n_tokens
+
+    @property
+    def _device(self) -> torch.device:
+        return next(self.model.parameters()).device
+
+    def _autocast(self) -> AbstractContextManager[None]:
+        return autocast(self._device, self.precision)
 
     def direction_of(self, pair: int) -> str:
         """Return the direction of a pair; empty in a model of one pair of languages."""
@@ -81,12 +92,13 @@ class Validator:
     ) -> list[TranslatedPair]:
         """Translate the first pairs, in the order of the corpus."""
         self.model.eval()
-        device = next(self.model.parameters()).device
+        device = self._device
         candidates = Candidates(shortlist, device) if shortlist else None
         translated: dict[int, TranslatedPair] = {}
         for pairs, batch in validation_batches(self.shards, self.config.batch_tokens, n_pairs):
             batch = batch.to(device)
-            results = search([self.model], batch.source, config, candidates, batch.source_heads)
+            with self._autocast():
+                results = search([self.model], batch.source, config, candidates, batch.source_heads)
             for pair, result in zip(pairs.tolist(), results, strict=True):
                 source, reference = (self.tokenizer.decode(ids.tolist()) for ids in self.shards[pair])
                 best = result.best(1)[0]

@@ -30,7 +30,7 @@ from multihead.storage.model_folder import WEIGHTS, ModelFolder
 from multihead.storage.shortlist import Shortlist
 from multihead.text.tokenizer import BOS_ID, EOS_ID, NEVER_GENERATED, PAD_ID, SPECIAL_TOKENS, SubwordTokenizer
 from multihead.translation.engine import EMPTY_HYPOTHESIS, Hypothesis, SearchResult, length_penalty
-from multihead.translation.engines.ctranslate2_engine import CTranslate2Engine
+from multihead.translation.engines.ctranslate2_engine import CTranslate2Engine, worker_options
 from multihead.translation.engines.torch_engine import TorchEngine
 from multihead.translation.search.beam import search
 from tests.conftest import copy_or_reverse, segments_of, store_model, tiny_shape
@@ -732,3 +732,8 @@ def test_an_export_does_not_load_torch_into_the_process_that_asks_for_it(tmp_pat
     command: list[str | Path] = [sys.executable, script, tmp_path / "model"]
     result = subprocess.run(command, capture_output=True, text=True, check=True)
     assert result.stdout == "int8 False\n"
+
+
+def test_a_gpu_searches_if_there_is_one() -> None:
+    assert worker_options(n_gpus=1, n_threads=8) == {"device": "cuda"}
+    assert worker_options(n_gpus=0, n_threads=8) == {"device": "cpu", "inter_threads": 8, "intra_threads": 1}

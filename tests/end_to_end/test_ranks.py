@@ -16,6 +16,7 @@ from multihead.distributed.process_group import ProcessGroup, process_group
 from multihead.distributed.sharding import full_tensor
 from multihead.model.weights import load_model
 from multihead.runs.log import read_log
+from multihead.runs.loop import steps_until_agreement
 from multihead.runs.request import TrainingRequest
 from multihead.runs.train import train
 from multihead.storage.checkpoints import saved_steps
@@ -151,3 +152,8 @@ def test_two_processes_publish_what_one_publishes(request_: TrainingRequest) -> 
     assert {path.name for path in request_.output.iterdir()} == {path.name for path in alone.output.iterdir()}
     logs = [[line["step"] for line in read_log(one.output)] for one in (request_, alone)]
     assert logs[0] == logs[1]
+
+
+def test_ranks_take_the_clock_and_signals_of_others_now_and_then() -> None:
+    """Short steps are not delayed by it, and long ones notice a signal at once."""
+    assert [steps_until_agreement(pace) for pace in (0.0, 0.001, 0.02, 0.3, 20.0)] == [1, 50, 25, 1, 1]

@@ -1,7 +1,9 @@
 """Commands with a limit on time and memory, what became of them, and the row of an area."""
 
+import contextlib
 import os
 import resource
+import signal
 import subprocess
 import sys
 import threading
@@ -85,8 +87,9 @@ def multihead(
         stderr=subprocess.PIPE,
         env=environment,
         preexec_fn=limit,
+        start_new_session=True,
     )
-    watch = threading.Timer(timeout, process.kill)
+    watch = threading.Timer(timeout, _kill_group, [process.pid])
     watch.start()
     peak = _Peak(process.pid)
     stdout, stderr = process.communicate(stdin.encode("utf-8", "surrogatepass"))
@@ -94,6 +97,12 @@ def multihead(
     seconds = time.monotonic() - began
     output, messages = (stream.decode("utf-8", "replace") for stream in (stdout, stderr))
     return Outcome(process.returncode, output, messages, seconds, peak.stop())
+
+
+def _kill_group(pid: int) -> None:
+    """Kill a process and those that it has started."""
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(pid, signal.SIGKILL)
 
 
 class _Peak:

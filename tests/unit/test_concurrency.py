@@ -5,7 +5,8 @@ import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from itertools import count, islice
 from pathlib import Path
 
@@ -101,3 +102,45 @@ def test_a_subprocess_returns_the_result_of_a_function() -> None:
     item, process = run_in_subprocess(process_of, 7)
     assert item == 7
     assert process != os.getpid()
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="looks for processes in /proc")
+@pytest.mark.parametrize("way", ["run_in_subprocess", "map_in_processes"])
+def test_a_worker_ends_when_its_parent_is_killed(way: str, tmp_path: Path) -> None:
+    """It would wait for work without end, with its memory and with the pipes of the parent's output."""
+    script = f"""
+import time
+from multihead import concurrency
+from tests.unit.test_concurrency import note_process_and_wait
+
+concurrency.n_cores = lambda: 2
+if {way!r} == "run_in_subprocess":
+    concurrency.run_in_subprocess(note_process_and_wait, {str(tmp_path / "1")!r})
+else:
+    list(concurrency.map_in_processes(note_process_and_wait, [{str(tmp_path / "1")!r}, {str(tmp_path / "2")!r}]))
+"""
+    parent = subprocess.Popen([sys.executable, "-c", script], cwd=ROOT)
+    wait_until(lambda: any(path.read_text(encoding="ascii") for path in tmp_path.iterdir()))
+    parent.kill()
+    parent.wait()
+    workers = [int(path.read_text(encoding="ascii")) for path in tmp_path.iterdir()]
+    wait_until(lambda: not any(is_running(worker) for worker in workers))
+
+
+def note_process_and_wait(path: str) -> None:
+    Path(path).write_text(str(os.getpid()), encoding="ascii")
+    time.sleep(600)
+
+
+def is_running(pid: int) -> bool:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text(encoding="ascii").rpartition(")")[2].split()[0] != "Z"
+    except OSError:
+        return False
+
+
+def wait_until(condition: Callable[[], bool]) -> None:
+    end = time.monotonic() + 60
+    while not condition():
+        assert time.monotonic() < end
+        time.sleep(0.05)

@@ -90,7 +90,7 @@ class NeuralGPU(Transformer):
             memory_kv=[(s, s)],
             memory_mask=real,
             output=(weight, bias) if allowed is None else (weight[allowed], None if bias is None else bias[allowed]),
-            rows=BeamRows.of_sentences(torch.arange(len(source_ids), device=source_ids.device), len(source_ids)),
+            rows=BeamRows.of_sentences(torch.arange(len(source_ids)), len(source_ids), source_ids.device),
             caches=[LayerCache()],
         )
 

@@ -86,13 +86,13 @@ class RelativeScore(nn.Module):
         return (distances.clamp(-self.farthest, self.farthest) + self.farthest).expand(scores.shape)
 
 
-def make_score(config: ModelConfig, *, of_source: bool = False) -> Score:
+def make_score(config: ModelConfig, *, of_source: bool = False, is_causal: bool = False) -> Score:
     """Return the score named by `attention_score`; build.py replaces it where positions are relative.
 
     Scores that predict a position of the source are for attention `of_source` only; other layers keep the paper's.
     """
     scores: dict[str, Callable[[], Score]] = {
-        "scaled": ScaledDotProduct,
+        "scaled": partial(ScaledDotProduct, is_causal),
         "dot": DotProduct,
         "additive": partial(Additive, config),
         "general": partial(General, config),

@@ -30,7 +30,9 @@ class LazyModels:
     def __call__(self) -> "list[Transformer]":
         with self._lock:
             if not self._models:
-                device = require("multihead.hardware.device", extra="train").pick_device()
+                hardware = require("multihead.hardware.device", extra="train")
+                device = hardware.pick_device()
+                hardware.use_tensor_cores(device)
                 load_model = require("multihead.model.weights", extra="train").load_model
                 self._models = [load_model(folder.path)[0].to(device) for folder in self._folders]
             return self._models

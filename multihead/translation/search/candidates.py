@@ -22,7 +22,9 @@ class CandidateTokens:
     end: int  # index of the end symbol in `ids`
 
     def select(self, sentences: Tensor) -> "CandidateTokens":
-        return CandidateTokens(self.ids, self.log_mask[sentences], self.end)
+        """Return the tokens of these sentences, given by their numbers."""
+        rows = sentences.to(self.log_mask.device, non_blocking=True)
+        return CandidateTokens(self.ids, self.log_mask[rows], self.end)
 
 
 class Candidates:

@@ -41,7 +41,7 @@ def add_details(  # noqa: PLR0913 - a search, and its results
     ]
     for first in range(0, len(places), MAX_HYPOTHESES):
         chunk = places[first : first + MAX_HYPOTHESES]
-        sentences = torch.tensor([sentence for sentence, *_ in chunk], device=source_ids.device)  # N
+        sentences = torch.tensor([sentence for sentence, *_ in chunk]).to(source_ids.device, non_blocking=True)  # N
         forced = ForcedPass(
             source_ids[sentences],
             None if source_heads is None else source_heads[sentences],

@@ -47,7 +47,10 @@ class Ensemble:
         return logits.add_(self._candidates.log_mask[self.rows.sentence])  # candidates differ between sentences
 
     def select(self, rows: Tensor, sentences: Tensor | None = None) -> None:
-        """Continue from these rows; if `sentences` is given, drop all other sentences, which must have no rows."""
+        """Continue from these rows; if `sentences` is given, drop all other sentences, which must have no rows.
+
+        Both are numbers on the CPU.
+        """
         for state in self._states:
             state.reorder(rows)
             if sentences is not None:

@@ -23,11 +23,11 @@ def sample(
     """
     n_sentences, n_draws = len(source_ids), config.n_best
     ensemble = Ensemble(models, source_ids, source_heads=source_heads)
-    ensemble.select(torch.arange(n_sentences, device=source_ids.device).repeat_interleave(n_draws))
-    limits = length_limits(models, source_ids, config.max_extra).repeat_interleave(n_draws).tolist()
+    ensemble.select(torch.arange(n_sentences).repeat_interleave(n_draws))
+    limits = length_limits(models, source_ids, config.max_extra).cpu().repeat_interleave(n_draws).tolist()
     generators = [
         random_generator(config.seed, draw, [id for id in ids if id != PAD_ID])
-        for ids in source_ids.tolist()
+        for ids in source_ids.cpu().tolist()
         for draw in range(n_draws)
     ]
     outputs: list[list[int]] = [[] for _ in generators]
@@ -37,15 +37,19 @@ def sample(
     ids = torch.full((len(generators),), BOS_ID, device=source_ids.device)  # R
     while live:
         step = ensemble.step(ids)  # R V
-        step[:, NEVER_GENERATED] = -math.inf
-        ids = _draw(step, config, torch.tensor([one.random() for one in generators], device=step.device))
-        for row, id in enumerate(ids.tolist()):
+        for id in NEVER_GENERATED:
+            step[:, id] = -math.inf
+        uniform = torch.tensor([one.random() for one in generators])
+        ids = _draw(step, config, uniform.to(step.device, non_blocking=True))
+        drawn = torch.stack([ids.double(), step.gather(1, ids.unsqueeze(1)).squeeze(1).double()])
+        # A GPU is waited for here only: one transfer per token.
+        for row, (id, log_prob) in enumerate(drawn.cpu().mT.tolist()):
             if row not in live:
                 continue
-            log_probs[row] += float(step[row, id])
+            log_probs[row] += log_prob
             finished = id == EOS_ID
             if not finished:
-                outputs[row].append(id)
+                outputs[row].append(int(id))
             length = len(outputs[row]) + finished
             if finished or length >= limits[row]:
                 live.remove(row)

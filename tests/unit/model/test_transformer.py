@@ -18,10 +18,12 @@ from multihead.model.transformer import (
     Transformer,
     attention,
     attention_weights,
+    causal_attention,
     fast_attention,
 )
 from multihead.model.weights import count_parameters
 from tests.conftest import tiny_shape
+from tests.fake_gpu import GPU, FakeGpu
 
 SHAPES = [
     {},
@@ -348,3 +350,25 @@ def test_a_new_model_is_about_as_uncertain_as_its_vocabulary() -> None:
     logits = model(torch.randint(4, 1000, (8, 20)), target)
     loss = nn.functional.cross_entropy(logits.flatten(0, 1), torch.randint(4, 1000, (160,)))
     assert abs(loss.item() - math.log(1000)) < 1.0
+
+
+@pytest.mark.parametrize("n_queries", [1, 7])
+def test_the_causal_kernel_of_gpus_is_attention_with_the_look_ahead_mask(n_queries: int) -> None:
+    """It gets no mask, since flash attention takes none. The single query of a decoding step is the last one."""
+    generator = torch.Generator().manual_seed(8)
+    q, k, v = (torch.randn(2, 3, 7, 4, generator=generator) for _ in range(3))
+    mask = torch.ones(7, 7, dtype=torch.bool).tril()[-n_queries:]
+    q = q[:, :, -n_queries:]
+    torch.testing.assert_close(causal_attention(q, k, v), attention(q, k, v, mask), atol=1e-6, rtol=1e-5)
+
+
+def test_on_a_gpu_the_decoder_uses_the_causal_kernel_and_finds_the_same() -> None:
+    model, source, target = make(tie_embeddings="none"), ids(3, 6), ids(3, 7)
+    source[1, 4:] = 0
+    expected = model(source, target)
+    with FakeGpu() as gpu:
+        model.to(GPU)
+        gpu.waits.clear()
+        logits = model(source.to(GPU, non_blocking=True), target.to(GPU, non_blocking=True))
+        assert gpu.waits == []
+        torch.testing.assert_close(logits.detach().cpu(), expected, atol=1e-5, rtol=1e-5)

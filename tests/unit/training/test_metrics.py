@@ -3,6 +3,7 @@
 import math
 
 import pytest
+import torch
 
 from multihead.distributed.process_group import SINGLE_PROCESS
 from multihead.training.metrics import RunningTotals, perplexity
@@ -14,7 +15,9 @@ def test_perplexity_does_not_overflow() -> None:
 
 
 def test_metrics_are_means_per_token() -> None:
-    totals = RunningTotals(loss=30.0, plain_loss=20.0, n_tokens=10, seconds=2.0)
+    totals = RunningTotals(n_tokens=10, seconds=2.0)
+    for loss, plain_loss in ((10.0, 15.0), (20.0, 5.0)):
+        totals.add_losses(torch.tensor(loss), torch.tensor(plain_loss))
     metrics = totals.metrics(SINGLE_PROCESS)
     assert metrics == {"loss": 3.0, "perplexity": pytest.approx(math.e**2), "tokens_per_second": 5.0}
 

@@ -2,13 +2,14 @@
 
 import pytest
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from multihead.config.resolve import configure
 from multihead.config.schema import TrainConfig
 from multihead.model.transformer import Transformer
 from multihead.training.optimizers import ADAM_RMS, Muon, make_optimizers, matrices_of, orthogonal
 from tests.conftest import tiny_shape
+from tests.fake_gpu import GPU, FakeGpu
 
 
 @pytest.mark.parametrize("optimizer", ["adam", "muon"])
@@ -99,3 +100,24 @@ def test_weight_decay_takes_from_the_matrices_of_the_layers_alone(optimizer: str
     matrices = {id(matrix) for matrix in matrices_of(model)}
     for name, weight in model.named_parameters():
         torch.testing.assert_close(weight.detach(), before[name] * (0.95 if id(weight) in matrices else 1.0))
+
+
+def test_muon_does_not_wait_for_a_gpu() -> None:
+    gradients = [torch.randn(6, 10) for _ in range(3)]
+    on_cpu, on_gpu = ([nn.Parameter(torch.ones(6, 10)) for _ in range(3)] for _ in range(2))
+    step(on_cpu, gradients)
+    with FakeGpu() as gpu:
+        moved = [nn.Parameter(matrix.detach().to(GPU)) for matrix in on_gpu]
+        there = [gradient.to(GPU) for gradient in gradients]
+        gpu.waits.clear()
+        step(moved, there)
+        assert gpu.waits == []
+        torch.testing.assert_close([matrix.detach().cpu() for matrix in moved], [one.detach() for one in on_cpu])
+
+
+def step(matrices: list[nn.Parameter], gradients: list[Tensor]) -> None:
+    muon = Muon(matrices)
+    muon.param_groups[0]["lr"] = 0.1
+    for matrix, gradient in zip(matrices, gradients, strict=True):
+        matrix.grad = gradient
+    muon.step()

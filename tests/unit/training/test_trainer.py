@@ -8,11 +8,13 @@ import torch
 from torch import Tensor
 
 from multihead.text.tokenizer import PAD_ID
+from multihead.training import loss
 from multihead.training.batch import Batch
 from multihead.training.loss import smoothed_loss
 from multihead.training.metrics import RunningTotals
 from multihead.training.schedule import learning_rate
 from multihead.training.trainer import Trainer
+from tests.fake_gpu import GPU, FakeGpu
 from tests.unit.training.conftest import trainer
 
 
@@ -61,7 +63,7 @@ def plain_loss(run: Trainer, batch: Batch) -> Tensor:
 
 def test_a_padded_batch_has_the_gradient_of_its_sentences_alone(prepared: Path) -> None:
     run = trainer(prepared, model__dropout=0.0)
-    coming = (run._read(batch) for batch, _ in run._stream)
+    coming = (batch for read in run._batches for _, batch in read.batches)
     batch = next(one for one in coming if (one.source == PAD_ID).any() and (one.target_out == PAD_ID).any())
     run._backward(batch, batch.n_tokens)
     together = gradient(run)
@@ -72,6 +74,7 @@ def test_a_padded_batch_has_the_gradient_of_its_sentences_alone(prepared: Path) 
             source=source[None, :n_source],
             target_in=target_in[None, :n_target],
             target_out=target_out[None, :n_target],
+            real=torch.arange(n_target),
             n_tokens=n_target,
         )
         run._backward(alone, batch.n_tokens)
@@ -90,7 +93,7 @@ def test_training_follows_the_plain_definition_over_200_steps(prepared: Path) ->
         for _ in range(200):
             run.totals = RunningTotals()
             run.step()
-            losses.setdefault(name, []).append(run.totals.loss / run.totals.n_tokens)
+            losses.setdefault(name, []).append(run.totals.losses[0] / run.totals.n_tokens)
     assert losses["fast"] == pytest.approx(losses["plain"], abs=1e-4)
     assert losses["fast"][-1] < losses["fast"][0] - 0.5
 
@@ -100,7 +103,7 @@ def test_without_dropout_r_drop_is_the_plain_step(prepared: Path) -> None:
     plain, doubled = (trainer(prepared, model__dropout=0.0, train__r_drop=alpha) for alpha in (0, 5))
     for run in (plain, doubled):
         run.step()
-    assert doubled.totals.loss == pytest.approx(plain.totals.loss, rel=1e-5)
+    assert doubled.totals.losses == pytest.approx(plain.totals.losses, rel=1e-5)
     torch.testing.assert_close(weights(doubled), weights(plain), atol=1e-5, rtol=1e-4)
 
 
@@ -109,8 +112,8 @@ def test_r_drop_adds_what_two_passes_disagree_in(prepared: Path) -> None:
     weak, strong = (trainer(prepared, model__dropout=0.3, train__r_drop=alpha) for alpha in (1, 5))
     for run in (weak, strong):
         run.step()
-    assert strong.totals.loss > weak.totals.loss
-    assert strong.totals.plain_loss == pytest.approx(weak.totals.plain_loss, rel=1e-5)
+    assert strong.totals.losses[0] > weak.totals.losses[0]
+    assert strong.totals.losses[1] == pytest.approx(weak.totals.losses[1], rel=1e-5)
 
 
 def test_r_drop_begins_at_its_share_of_the_run(prepared: Path) -> None:
@@ -129,7 +132,7 @@ def test_r_drop_begins_at_its_share_of_the_run(prepared: Path) -> None:
 def test_accumulated_batches_equal_one_batch_of_all(prepared: Path) -> None:
     """Two batches in one step have the gradient of their union: losses are divided by all tokens of the step."""
     run = trainer(prepared, train__accumulate=2, model__dropout=0.0)
-    one, other = (run._read(next(run._stream)[0]) for _ in range(2))
+    one, other = (batch for _, batch in next(run._batches).batches)
     n_tokens = one.n_tokens + other.n_tokens
     assert one.n_tokens != other.n_tokens
     expected = torch.zeros_like(weights(run))
@@ -144,7 +147,7 @@ def test_accumulated_batches_equal_one_batch_of_all(prepared: Path) -> None:
 
 def test_the_gradient_can_be_clipped(prepared: Path) -> None:
     run = trainer(prepared, train__clip_norm=0.01, model__dropout=0.0)
-    batch = run._read(next(run._stream)[0])
+    ((_, batch),) = next(run._batches).batches
     run._backward(batch, batch.n_tokens)
     assert run._clip_gradient()
     norms = [parameter.grad.norm() for parameter in run.model.parameters() if parameter.grad is not None]
@@ -198,5 +201,40 @@ def test_a_step_in_bfloat16_is_close_to_one_in_float32(optimizer: str, prepared:
     for run in (full, half):
         for _ in range(3):
             run.step()
-    assert half.totals.loss == pytest.approx(full.totals.loss, rel=0.01)
+    assert half.totals.losses[0] == pytest.approx(full.totals.losses[0], rel=0.01)
     assert weights(half).dtype == torch.float32
+
+
+def test_a_gpu_is_waited_for_once_a_step(prepared: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """When the norm of the gradient decides on the update; and the gradient is that of the CPU."""
+    monkeypatch.setattr(loss, "_precision", lambda x: x.dtype)  # autocast does not know the fake device
+    settings = {"model__dropout": 0.0, "train__accumulate": 2, "train__clip_norm": 1.0, "train__r_drop": 1.0}
+    on_cpu, run = (trainer(prepared, **settings, model__tie_embeddings="none") for _ in range(2))
+    batches = next(run._batches).batches
+    on_cpu._compute_gradient(batches)
+    assert on_cpu._clip_gradient()
+    with FakeGpu() as gpu:
+        run.model.to(GPU)
+        run.device = torch.device(GPU)
+        gpu.waits.clear()
+        run._compute_gradient(batches)
+        assert gpu.waits == []
+        assert run._clip_gradient()
+        assert len(gpu.waits) == 1
+        assert run.totals.losses == pytest.approx(on_cpu.totals.losses)
+        run.model.cpu()
+    torch.testing.assert_close(gradient(run), gradient(on_cpu), atol=1e-6, rtol=1e-5)
+
+
+def test_a_thread_reads_ahead_for_a_gpu(prepared: Path) -> None:
+    """The batches are the same, in the same order."""
+    settings = {"train__accumulate": 2, "data__bpe_dropout": 0.3}
+    on_cpu, run = (trainer(prepared, **settings) for _ in range(2))
+    run.device = torch.device(GPU)
+    run._batches = run._open_stream()
+    for _ in range(30):
+        expected, found = next(on_cpu._batches), next(run._batches)
+        assert found.following == expected.following
+        assert [batch.source.tolist() for _, batch in found.batches] == [
+            batch.source.tolist() for _, batch in expected.batches
+        ]

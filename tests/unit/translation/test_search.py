@@ -15,6 +15,7 @@ from multihead.text.tokenizer import BOS_ID, EOS_ID, PAD_ID, UNK_ID
 from multihead.translation.engine import length_penalty
 from multihead.translation.search.beam import BeamSearch, search
 from tests.conftest import tiny_shape
+from tests.fake_gpu import GPU, FakeGpu
 
 
 def make(seed: int = 1, **changes: object) -> Transformer:
@@ -210,3 +211,19 @@ def test_a_model_that_has_gone_wrong_says_nothing() -> None:
     model.output.weight.data[:] = math.nan
     best = search([model], sources(4, 3), SearchConfig())[1].best(1)[0]
     assert (best.tokens, best.finished) == ([], False)
+
+
+@pytest.mark.parametrize("n_best", [1, 2])
+def test_a_gpu_is_waited_for_once_a_step(n_best: int) -> None:
+    """And what it finds is the same as on the CPU."""
+    model, source, config = make(), sources(4, 7, 3, 9), SearchConfig(max_extra=8, n_best=n_best)
+    expected = [result.finished for result in BeamSearch([model], source, config).run()]
+    with FakeGpu() as gpu, torch.no_grad():
+        running = BeamSearch([model.to(GPU)], source.to(GPU), config)
+        gpu.waits.clear()
+        n_steps = 0
+        while len(running.state.log_probs):
+            running.step()
+            n_steps += 1
+        assert gpu.waits == ["aten::_to_copy to the CPU"] * n_steps
+    assert [result.finished for result in running.results] == expected

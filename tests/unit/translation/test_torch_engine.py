@@ -14,8 +14,9 @@ from multihead.storage.shortlist import Shortlist
 from multihead.text.tokenizer import EOS_ID
 from multihead.translation.engine import Hypothesis, SearchResult, Segment
 from multihead.translation.engines import torch_engine
-from multihead.translation.engines.torch_engine import TorchEngine
+from multihead.translation.engines.torch_engine import GPU_BATCH_TOKENS, TorchEngine, batch_tokens
 from multihead.translation.search.beam import search
+from tests.fake_gpu import GPU, FakeGpu
 from tests.unit.translation.test_search import make
 
 CONFIG = SearchConfig(max_extra=8)
@@ -83,3 +84,21 @@ def test_a_close_call_is_decided_in_double_precision(monkeypatch: pytest.MonkeyP
 
 def test_nothing_to_search_finds_nothing() -> None:
     assert TorchEngine([make()]).search([], CONFIG) == []
+
+
+def test_the_batches_of_a_gpu_do_not_depend_on_the_cores() -> None:
+    """They are searched one after the other."""
+    assert batch_tokens("cuda", 50_000, n_threads=64) == GPU_BATCH_TOKENS
+    assert batch_tokens("cpu", 640, n_threads=64) == 10
+
+
+def test_close_calls_of_a_gpu_are_decided_on_the_cpu() -> None:
+    """A GPU is slow in float64, and has no memory for a copy of twice the size."""
+    model = make()
+    model.output.weight.data[5] = model.output.weight.data[6]  # equal, so that every choice between them is close
+    expected = texts(TorchEngine([model], a_shortlist()).search(segments(5), CONFIG))
+    with FakeGpu():
+        engine = TorchEngine([model.to(GPU)], a_shortlist())
+        found = engine.search(segments(5), CONFIG)
+    assert texts(found) == expected
+    assert [next(one.parameters()).device.type for one in engine._double_precision_models] == ["cpu"]
