@@ -9,14 +9,15 @@ import tomllib
 from collections.abc import Iterable, Iterator
 from graphlib import TopologicalSorter
 from pathlib import Path
+from typing import get_args, get_type_hints
 
 import pytest
 
 import multihead
 from docs import generate
 from multihead.config.presets import PRESETS
-from multihead.config.resolve import flatten
-from multihead.config.schema import RunConfig
+from multihead.config.resolve import configure, flatten
+from multihead.config.schema import ModelConfig, RunConfig
 from tests.environments import declared
 
 ROOT = Path(__file__).parents[1]
@@ -46,12 +47,13 @@ ORDER = (
 NEED_TORCH = set(
     """
     bench.plain_transformer bench.timing bench.training bench.translation distributed.data_parallel
-    distributed.heartbeat distributed.process_group distributed.sharding hardware.device
+    distributed.heartbeat distributed.process_group distributed.sharding hardware.device inspection.ablation
     inspection.record inspection.trace interop.onnx_graphs model.build model.dropout model.incremental
-    model.transformer model.variants model.weights paper.parsing paper.positions paper.table1 paper.table2 paper.table3
-    paper.table3_study runs.estimate runs.log runs.loop runs.publish runs.publishing_time runs.stages
-    runs.train runs.tuning training.batch training.checkpoint training.loss training.metrics training.objective
-    training.optimizers training.trainer training.validation translation.engines.torch_engine translation.search
+    model.transformer model.variants model.weights paper.heads paper.parsing paper.positions paper.table1
+    paper.table2 paper.table3 paper.table3_study runs.estimate runs.log runs.loop runs.publish
+    runs.publishing_time runs.stages runs.train runs.tuning training.batch training.checkpoint training.loss
+    training.metrics training.objective training.optimizers training.trainer training.validation
+    translation.engines.torch_engine translation.search
     """.split()
 )
 
@@ -342,7 +344,15 @@ def test_no_module_reads_pickles() -> None:
         ), path
 
 
-# docs/paper.md
+# docs/paper.md, docs/background.md, docs/variants.md
+
+# Settings that a value of another one requires.
+NEEDED: dict[tuple[str, str], dict[str, object]] = {
+    ("model.cross", "convs2s"): {"model.n_heads": 1, "model.d_k": 512, "model.d_v": 512},
+    ("model.positions", "tree"): {"data.tree": True},
+}
+# What the paper has itself, and forms of a system that the page describes once.
+IN_THE_PAPER = {"scaled", "sinusoidal", "learned", "none", "attention", "convolution", "dilated", "gated"}
 
 
 def names_in(path: Path) -> set[str]:
@@ -369,6 +379,35 @@ def test_every_function_and_test_that_the_page_of_the_paper_names_exists() -> No
     settings = set(flatten(RunConfig()))
     assert len(named) > 60
     assert named <= code | tests | settings, "renamed or removed: fix docs/paper.md"
+
+
+def names_on_page(page: str) -> set[str]:
+    """The names in backticks of the tables of a page, each without its value: of `model.norm=pre` the setting."""
+    rows = "\n".join(line for line in page.splitlines() if line.startswith("| "))
+    return {name.partition("=")[0] for name in re.findall(r"`(test_\w+|[a-z0-9_]+(?:\.\w+)+(?:=[\w-]+)?)`", rows)}
+
+
+@pytest.mark.parametrize("name", ["background.md", "variants.md"])
+def test_every_name_on_the_page_exists(name: str) -> None:
+    page = (ROOT / "docs" / name).read_text(encoding="utf-8")
+    code = {f"{module}.{found}" for module, path in MODULES.items() for found in names_in(path)}
+    tests = {found for path in (ROOT / "tests").rglob("test_*.py") for found in names_in(path)}
+    assert names_on_page(page) <= code | tests | set(flatten(RunConfig())), f"renamed or removed: fix docs/{name}"
+    for setting, value in set(re.findall(r"`(model\.\w+)=([\w-]+)`", page)):
+        configure({setting: value, **NEEDED.get((setting, value), {})})
+    assert set(re.findall(r"`--preset ([\w-]+)`", page)) <= PRESETS.keys()
+
+
+def test_the_page_on_other_systems_names_every_variant() -> None:
+    """Every mixer, alignment function, kind of position and system that a setting offers."""
+    page = (ROOT / "docs" / "background.md").read_text(encoding="utf-8")
+    for preset in ("rnn", "rnn-attention", "convs2s", "bytenet", "neural-gpu", "memory-network"):
+        assert f"`--preset {preset}`" in page
+    for setting in ("attention_score", "positions", "encoder_mixer"):
+        choices = get_args(get_args(get_type_hints(ModelConfig, include_extras=True)[setting])[0])
+        assert choices
+        missing = {value for value in choices if f"`model.{setting}={value}`" not in page and value not in IN_THE_PAPER}
+        assert not missing, f"docs/background.md does not name model.{setting}={missing}"
 
 
 def test_every_departure_that_the_code_marks_is_on_the_page_of_the_paper() -> None:

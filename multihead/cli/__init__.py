@@ -2,5 +2,5 @@
 
 `main` (registers every command), `command` (how a command reads its options), `options` (options that several commands
 share), `completion` (what the shell completes), `train` (train, prepare, average, plan), `translate` (translate,
-evaluate, inspect), `explain`, `models` (export, import, info), `serve`, `bulk`, `bench`, `paper`.
+evaluate), `inspect`, `explain`, `models` (export, import, info), `serve`, `bulk`, `bench`, `paper`.
 """

@@ -6,7 +6,7 @@ from typing import Annotated, Any
 import typer
 
 from multihead import __version__
-from multihead.cli import bench, bulk, explain, models, paper, serve, train, translate
+from multihead.cli import bench, bulk, explain, inspect, models, paper, serve, train, translate
 from multihead.cli.command import FastCommand, FastGroup
 from multihead.console import run_and_report_errors
 
@@ -19,7 +19,7 @@ COMMANDS: Commands = {
     "average": train.average_command,
     "translate": translate.translate_command,
     "evaluate": translate.evaluate_command,
-    "inspect": translate.inspect_command,
+    "inspect": inspect.inspect_command,
     "explain": explain.explain_command,
     "export": models.export_command,
     "import": models.import_command,

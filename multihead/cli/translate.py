@@ -1,6 +1,7 @@
-"""The commands that use a model: translate, evaluate, inspect."""
+"""The commands that use a model: translate and evaluate."""
 
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -28,7 +29,7 @@ from multihead.errors import UsageError, require
 
 if TYPE_CHECKING:
     from multihead.text.lines import TextInput
-    from multihead.translation.translator import Translation
+    from multihead.translation.translator import Translation, Translator
 
 
 def translate_command(
@@ -60,6 +61,10 @@ def translate_command(
         float, typer.Option(help="Leave lines empty whose translation is good with a smaller probability.")
     ] = 0.0,
     draw: Annotated[bool, typer.Option("--draw", help="For a parser: draw the trees.")] = False,
+    dependencies: Annotated[
+        bool,
+        typer.Option("--dependencies", help="For a parser: words, a tab, and the head of each, as data.tree reads."),
+    ] = False,
     ensemble: Annotated[
         list[str] | None,
         typer.Option(help="Another model to average with; may be repeated.", autocompletion=completion.models),
@@ -102,8 +107,7 @@ def translate_command(
     if min_confidence:
         translator.require_confidence(min_confidence)
     say_detail(f"loaded {model} into {type(translator.engine).__name__} in {time.perf_counter() - began:.2f} s")
-    if draw and (as_json or not translator.parser):
-        raise UsageError("--draw is for the trees of a parser, and excludes --json")
+    write = _tree_writer(translator, draw, dependencies, as_json) or (lambda found: as_line(found, as_json))
     began = time.perf_counter()
     chunk_size = _chunk_size(lines)
     number = n_reversed = n_withheld = 0
@@ -111,7 +115,7 @@ def translate_command(
         for number, found in enumerate(translator.stream(lines, search, chunk_size, details=as_json), start=1):
             translation = found.withheld_below(min_confidence)
             n_withheld += translation is not found
-            out.write((_drawings(translation) if draw else as_line(translation, as_json)) + "\n")
+            out.write(write(translation) + "\n")
             if not as_json:
                 for warning in dict.fromkeys(translation.warnings):
                     if not warning.startswith(DIRECTION) or not n_reversed:  # once is enough
@@ -124,10 +128,23 @@ def translate_command(
     say_detail(f"translated {number:,} lines in {time.perf_counter() - began:.2f} s")
 
 
-def _drawings(translation: "Translation") -> str:
-    from multihead.text.tree_drawing import draw
+def _tree_writer(
+    translator: "Translator", draw: bool, dependencies: bool, as_json: bool
+) -> "Callable[[Translation], str] | None":
+    """Return what writes the trees of a parser; None if neither form was asked for."""
+    from multihead.text.head_rules import dependency_line
+    from multihead.text.tree_drawing import draw as draw_tree
 
-    return "\n\n".join(map(draw, translation.trees))
+    if not (draw or dependencies):
+        return None
+    if as_json or not translator.parser:
+        option = "--draw" if draw else "--dependencies"
+        raise UsageError(f"{option} is for the trees of a parser, and excludes --json")
+    if draw and dependencies:
+        raise UsageError("--draw and --dependencies are two ways to write a tree; choose one")
+    if draw:
+        return lambda translation: "\n\n".join(map(draw_tree, translation.trees))
+    return lambda translation: dependency_line(translation.trees)
 
 
 def _chunk_size(lines: "list[str] | TextInput") -> int | None:
@@ -205,30 +222,3 @@ def evaluate_command(
     if picture:
         write_picture(report.by_length, picture, names=[model, compare] if compare else [model])
         say(f"written to {picture}")
-
-
-def inspect_command(
-    model: Model,
-    text: Annotated[str, typer.Argument(help="The sentence to translate.")],
-    output: Annotated[Path, typer.Option("--output", "-o", help="File to write: page.html or picture.png.")],
-    translation: Annotated[str | None, typer.Option(help="Translation to inspect instead of the model's own.")] = None,
-    to: To = None,
-    beam: Beam = None,
-    quiet: Quiet = False,
-) -> None:
-    """Show the attention of every layer and head. Writes a self-contained page or a picture."""
-    set_verbosity(quiet)
-    if output.suffix not in (".html", ".png"):
-        raise UsageError(f"--output must end in .html or .png, got '{output}'")
-    if not text.strip():
-        raise UsageError("the text to inspect is empty")
-    require("torch", extra="train", purpose="the attention of every head")
-    from multihead.inspection import page, picture
-    from multihead.translation.translator import load
-
-    translator = load(model).into(to)
-    shown = translation or translator.translate(text, beam=beam).text
-    maps = translator.attention(text, shown)
-    write = page.write_page if output.suffix == ".html" else picture.write_picture
-    write(maps, output, source=text, translation=shown, model_name=translator.name)
-    say(f"{text} -> {shown}\nwritten to {output}")

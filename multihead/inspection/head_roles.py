@@ -4,8 +4,10 @@ A share is a mean over the rows of all sentences, so long sentences count more. 
 columns.
 """
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import repeat
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,7 +15,19 @@ from numpy.typing import NDArray
 from multihead.inspection.attention_maps import Array, AttentionMaps
 
 SIDES = ("encoder", "decoder", "cross")
-Columns = NDArray[np.intp]  # of each row, the column that a role is about; -1 where there is none
+Marks = NDArray[np.bool_]  # T S: in each row, the columns that a role is about
+
+
+class Head(NamedTuple):
+    """A head by its place; layer and number are counted from 0."""
+
+    side: str  # encoder, decoder or cross
+    layer: int
+    number: int
+
+    def __str__(self) -> str:
+        """Return the place as it is shown, counted from 1: `cross 2.4`."""
+        return f"{self.side} {self.layer + 1}.{self.number + 1}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -21,9 +35,10 @@ class HeadRole:
     """One head: the share of its weight that each role gets, and how large the largest weight of a row is on average.
 
     Roles of self-attention: `same`, `previous` and `next` position (the decoder has no next one), and `end`, the end
-    symbol of the source, or `start`, the start symbol of the target. Roles of cross-attention: `aligned`, the source
-    position of the written piece; `read`, that of the piece before it; and `end`. A row can count for two roles: the
-    position before the second one is the start symbol.
+    symbol of the source, or `start`, the start symbol of the target; with trees, in the encoder also `syntax`, the word
+    that a word depends on. Roles of cross-attention: `aligned`, the source position of the written piece; `read`, that
+    of the piece before it; and `end`. A row can count for two roles: the position before the second one is the start
+    symbol.
     """
 
     side: str  # encoder, decoder or cross
@@ -37,42 +52,56 @@ class HeadRole:
         """Return the role with the largest share."""
         return max(self.shares, key=lambda name: self.shares[name])
 
+    @property
+    def place(self) -> Head:
+        return Head(self.side, self.layer, self.head)
 
-def head_roles(maps: Iterable[AttentionMaps]) -> list[HeadRole]:
-    """Return the roles of all heads over some sentences, in the order encoder, decoder, cross, layer, head."""
+
+def head_roles(
+    maps: Iterable[AttentionMaps], syntax: Iterable[Sequence[Sequence[int]] | None] | None = None
+) -> list[HeadRole]:
+    """Return the roles of all heads over some sentences, in the order encoder, decoder, cross, layer, head.
+
+    `syntax` has for each sentence, and for each of its source tokens, the positions of the word that it depends on.
+    """
     totals: dict[str, dict[str, Array]] = {side: {} for side in SIDES}
     n_rows = dict.fromkeys(SIDES, 0)
-    for sentence in maps:
+    for sentence, governors in zip(maps, repeat(None) if syntax is None else syntax, strict=syntax is not None):
         for side in SIDES:
             weights: Array = getattr(sentence, side)  # L H T S
             if not weights.size:
                 continue
             n_rows[side] += weights.shape[2]
-            for name, columns in _columns(side, sentence).items():
-                _add(totals[side], name, _on(weights, columns).sum(axis=2))
+            marks = _marks(side, sentence)
+            if side == "encoder" and governors is not None:
+                marks["syntax"] = _of_positions(governors, weights.shape[3])
+            for name, marked in marks.items():
+                _add(totals[side], name, np.einsum("lhts,ts->lh", weights, marked))
             _add(totals[side], "peak", weights.max(axis=3).sum(axis=2))
     return [role for side in SIDES for role in _heads(side, totals[side], n_rows[side])]
 
 
-def _columns(side: str, sentence: AttentionMaps) -> dict[str, Columns]:
+def _marks(side: str, sentence: AttentionMaps) -> dict[str, Marks]:
+    n_rows, n_columns = getattr(sentence, side).shape[2:]
     if side == "cross":
         aligned = sentence.cross[sentence.alignment_layer].mean(axis=0)[:, :-1].argmax(axis=1)  # the end symbol aside
-        read = np.concatenate([[-1], aligned[:-1]])
-        return {"aligned": aligned, "read": read, "end": np.full(len(aligned), sentence.cross.shape[3] - 1)}
-    n_rows, n_columns = getattr(sentence, side).shape[2:]
-    row = np.arange(n_rows)
-    neighbors = {"same": row, "previous": row - 1}
-    if side == "decoder":
-        return {**neighbors, "start": np.zeros_like(row)}
-    after = np.where(row + 1 < n_columns, row + 1, -1)
-    return {**neighbors, "next": after, "end": np.full(n_rows, n_columns - 1)}
+        roles = {"aligned": aligned, "read": np.concatenate([[-1], aligned[:-1]])}
+        columns = {**roles, "end": np.full(n_rows, n_columns - 1)}
+    else:
+        row = np.arange(n_rows)
+        columns = {"same": row, "previous": row - 1}
+        if side == "decoder":
+            columns["start"] = np.zeros_like(row)
+        else:
+            columns |= {"next": row + 1, "end": np.full(n_rows, n_columns - 1)}
+    return {name: np.equal.outer(column, np.arange(n_columns)) for name, column in columns.items()}
 
 
-def _on(weights: Array, columns: Columns) -> Array:
-    """Return the weight of each row on its column (L H T); 0 where it has none."""
-    at = np.broadcast_to(columns.clip(min=0)[:, None], (*weights.shape[:3], 1))
-    picked: Array = np.take_along_axis(weights, at, axis=3)[..., 0] * (columns >= 0)
-    return picked
+def _of_positions(positions: Sequence[Sequence[int]], n_columns: int) -> Marks:
+    marks = np.zeros((n_columns, n_columns), dtype=bool)
+    for row, columns in enumerate(positions):
+        marks[row, list(columns)] = True
+    return marks
 
 
 def _add(totals: dict[str, Array], name: str, sums: Array) -> None:

@@ -8,8 +8,8 @@ Shapes: n length, d width, k kernel, r neighborhood.
 import math
 import statistics
 import time
-from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +23,8 @@ from multihead.model.build import MIXERS
 from multihead.model.incremental import LayerCache
 from multihead.model.transformer import MultiHeadAttention
 from multihead.model.variants.convolution import Convolution
+from multihead.model.variants.memory_network import Facts, Hop
+from multihead.model.variants.neural_gpu import ConvolutionalGRU
 
 LENGTHS = (32, 64, 128, 256, 512, 1024, 2048, 4096, 8192)
 FITTED = 4  # exponents are fitted to the longest four
@@ -37,7 +39,7 @@ class Layer:
     """A row of Table 1, and the exponents that follow from it."""
 
     name: str
-    mixer: str  # value of model.encoder_mixer
+    mixer: str  # value of model.encoder_mixer or model.system
     complexity: str
     sequential: str
     path: str
@@ -45,9 +47,12 @@ class Layer:
     d_exponent: float  # of d; in between for a sum of two terms
     causal: bool = False
     in_paper: bool = True
+    longest: int = LENGTHS[-1]  # to measure
 
     def growing_widths(self) -> tuple[int, tuple[int, ...]]:
         """Return a length, and the widths at which the exponent of d shows."""
+        if self.n_exponent > 1 and self.d_exponent > 1:
+            return 32, (128, 256, 512)
         return (2048, (32, 64, 128, 256)) if self.d_exponent == 1 else (128, (128, 256, 512, 1024))
 
 
@@ -60,6 +65,8 @@ LAYERS = (
     Layer("self-attention, restricted", "local", "r·n·d", "1", "n/r", 1, 1),
     Layer("Linformer", "linformer", "p·n·d", "1", "1", 1, 1, in_paper=False),
     Layer("BigBird", "bigbird", "r·n·d", "1", "2", 1, 1, in_paper=False),
+    Layer("Neural GPU, encoder", "neural-gpu", "k·n²·d²", "n", "n/k", 2, 2, in_paper=False, longest=512),
+    Layer("memory network, one hop", "memory-network", "n·d", "1", "1", 1, 1, in_paper=False),
 )
 
 
@@ -82,6 +89,7 @@ class Measurement:
 def measure(layer: Layer, lengths: Sequence[int] = LENGTHS) -> Measurement:
     """Measure one row; the time is the best of a few passes, so that other processes matter less."""
     seconds, megabytes = [], []
+    lengths = [n for n in lengths if n <= layer.longest]
     for n in lengths:
         mixer = make_layer(layer, WIDTH, n)
         seconds.append(seconds_of(mixer, n, WIDTH))
@@ -110,6 +118,8 @@ def make_layer(layer: Layer, width: int, length: int, number: int = 0, window: i
     config = ModelConfig(
         vocab_size=1, max_len=length, window=window, kernel=KERNEL, d_model=width, n_heads=1, d_k=width, d_v=width
     )
+    if layer.mixer in SYSTEMS:
+        return SYSTEMS[layer.mixer](config)
     if layer.mixer == "dilated":  # ByteNet restarts after a dilation of 16; a path of log n needs it to keep doubling
         return Convolution(config, layer.causal, dilation=2**number)
     mixer = MIXERS[layer.mixer](config, number, layer.causal)
@@ -121,6 +131,39 @@ def make_layer(layer: Layer, width: int, length: int, number: int = 0, window: i
     return mixer
 
 
+class NeuralGPUEncoder(nn.Module):
+    """The encoder of a Neural GPU with an image of one row: its unit, applied as often as there are positions."""
+
+    def __init__(self, config: ModelConfig) -> None:
+        super().__init__()
+        self.unit = ConvolutionalGRU(replace(config, image_width=1), has_tape=False)
+
+    def forward(self, x: Tensor, _mask: Tensor) -> Tensor:
+        return self.states(x)[-1].squeeze(2).mT  # B N D
+
+    def states(self, x: Tensor) -> list[Tensor]:
+        """Return the image before the first step and after each of them (B D 1 N)."""
+        states = [x.mT.unsqueeze(2)]
+        for _ in range(x.size(1)):
+            states.append(self.unit(states[-1]))
+        return states
+
+
+class OneHop(nn.Module):
+    """A hop of a memory network over facts that are the positions; the last one also asks. All see what was read."""
+
+    def __init__(self, config: ModelConfig) -> None:
+        super().__init__()
+        self.hop = Hop()
+
+    def forward(self, x: Tensor, mask: Tensor) -> Tensor:
+        read: Tensor = self.hop(x[:, -1:], Facts(keys=x, values=x, real=mask[:, 0], question=x[:, -1:], tokens=mask))
+        return read.expand_as(x)
+
+
+SYSTEMS: dict[str, Callable[[ModelConfig], nn.Module]] = {"neural-gpu": NeuralGPUEncoder, "memory-network": OneHop}
+
+
 def exponent(sizes: Sequence[int], values: Sequence[float]) -> float:
     """Return e of value ~ size^e, by least squares on the logarithms."""
     return statistics.linear_regression([math.log(size) for size in sizes], [math.log(value) for value in values]).slope
@@ -130,12 +173,13 @@ def exponent(sizes: Sequence[int], values: Sequence[float]) -> float:
 
 
 def seconds_of(mixer: nn.Module, length: int, width: int) -> float:
+    """Return the processor time of a pass, which counts operations even where other processes share the cores."""
     x, mask = torch.randn(1, length, width, requires_grad=True), full_mask(length)
 
     def run_once() -> float:
-        start = time.perf_counter()
+        start = time.process_time()
         mixer(x, mask).sum().backward()
-        return time.perf_counter() - start
+        return time.process_time() - start
 
     run_once()  # warm up
     return min(run_once() for _ in range(REPEATS))
@@ -167,6 +211,8 @@ def saved_bytes(mixer: nn.Module, length: int, width: int) -> int:
 
 def path_length(layer: Layer, length: int) -> int:
     """Return after how many layers, or steps of a recurrent one, the last position depends on every other."""
+    if layer.mixer == "neural-gpu":
+        return _changes_between(layer, length)
     return _steps_between(layer, length) if layer.sequential == "n" else _layers_between(layer, length)
 
 
@@ -194,6 +240,18 @@ def _steps_between(layer: Layer, length: int, width: int = 4) -> int:
         states.append(cache.tensors["h"])
     gradients = torch.autograd.grad(y.sum(), states, allow_unused=True)
     return sum(1 for gradient in gradients if gradient is not None and bool(gradient.any()))
+
+
+def _changes_between(layer: Layer, length: int, width: int = 4) -> int:
+    """Count the changes of the image until its last position depends on every other."""
+    encoder = make_layer(layer, width, length).double()
+    assert isinstance(encoder, NeuralGPUEncoder)
+    x = torch.randn(1, length, width, dtype=torch.float64, requires_grad=True)
+    for step, state in enumerate(encoder.states(x)):
+        (gradient,) = torch.autograd.grad(state[..., -1].sum(), x, retain_graph=True)
+        if bool(gradient[0].any(dim=-1).all()):
+            return step
+    raise ValueError(f"{length} changes do not connect {length} positions")
 
 
 def chain_length(layer: Layer, length: int, width: int = 4) -> int:
@@ -246,12 +304,14 @@ def to_table(measurements: Sequence[Measurement]) -> Table:
             for one in measurements
         ],
         notes=[
-            f"time: exponents fitted to a forward and backward pass, of n over the longest {FITTED} lengths at "
-            f"d = {WIDTH}; memory: saved for the backward pass.",
+            "time: exponents fitted to the processor time of a forward and backward pass, of n over the longest "
+            f"{FITTED} lengths at d = {WIDTH}; memory: saved for the backward pass.",
             f"sequential: longest chain of dependent operations in one layer, at n = {lengths}.",
             f"path: layers, or steps of a recurrent one, until the last position depends on all, at n = {lengths}; "
             f"k = {KERNEL}, r = {PATH_WINDOW}.",
             "Attention is measured without its projections (n·d² in every variant), which the paper does not count.",
+            "The paper prints O(log_k(n)) for convolutions: true of dilated ones, O(n/k) of the others.",
+            "Neural GPU: n changes of n positions; each has two convolutions in a row and reaches twice as far.",
             "* not in the paper.",
         ],
     )
@@ -269,7 +329,10 @@ def write_picture(measurements: Sequence[Measurement], path: Path) -> None:
         style = {"color": color, "linestyle": "-" if one.layer.in_paper else "--", "marker": "o", "markersize": 3}
         left.plot(one.lengths, [1000 * seconds for seconds in one.seconds], **style, label=one.layer.name)
         right.plot(one.lengths, one.megabytes, **style)
-    titles = f"Milliseconds, forward and backward (d = {WIDTH})", "Megabytes saved for the backward pass"
+    titles = (
+        f"Milliseconds of processor time, forward and backward (d = {WIDTH})",
+        "Megabytes saved for the backward pass",
+    )
     for axes, title in zip((left, right), titles, strict=True):
         axes.set_xscale("log", base=2)
         axes.set_yscale("log")

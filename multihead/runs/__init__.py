@@ -16,5 +16,6 @@ loop: when to log, validate, save and stop.
 log, signals: log files and progress; SIGTERM and Ctrl-C.
 publish: chooses weights and writes the model folder.
 publishing_time: how long publishing takes, for runs with a time limit.
+prune: writes a model without some of its heads.
 tuning, learn_shortlist, model_card: its search settings, its shortlist and its README.md.
 """

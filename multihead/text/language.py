@@ -57,6 +57,18 @@ _FUNCTION_WORDS = {
     "sv": "och att det som en är på jag inte med för den av till har de han ett om var men vi du hon vad kan från",
     "tr": "bir ve bu da de ne için çok var ben o mi sen değil gibi daha kadar ama şey her nerede olarak",
 }
+# Pronouns that stand for a noun, and words that a noun follows.
+_PRONOUNS = {
+    "en": "it its itself he him his himself she her hers herself they them their theirs themselves",
+    "de": "er ihn ihm sein seine seinen seinem seiner sie ihr ihre ihren ihrem ihrer es ihnen",
+    "fr": "il elle ils elles lui leur leurs son sa ses eux",
+    "es": "él ella ellos ellas lo los le les su sus",
+}
+_DETERMINERS = {
+    "en": "a an the my your his her its our their this that these those some any every no",
+    "fr": "un une le la les des du au aux mon ma mes ton ta tes son sa ses notre votre leur leurs ce cet cette ces",
+    "es": "un una el la los las mi tu su mis tus sus este esta ese esa al del",
+}
 _SCRIPTS: dict[str, tuple[str, ...]] = {  # how the Unicode names of letters begin
     **dict.fromkeys("ru uk bg sr mk be".split(), ("CYRILLIC",)),
     **dict.fromkeys("ar fa ur".split(), ("ARABIC",)),
@@ -101,6 +113,21 @@ def _has_no_region(code: str) -> bool:
     return _base(code) == code.lower()
 
 
+def function_words(code: str) -> frozenset[str]:
+    """Return the frequent words of a language that carry grammar, not meaning; none if they are not known."""
+    return frozenset(_FUNCTION_WORDS.get(_base(code), "").split())
+
+
+def pronouns(code: str) -> frozenset[str]:
+    """Return the pronouns of a language that stand for a noun; none if they are not known."""
+    return frozenset(_PRONOUNS.get(_base(code), "").split())
+
+
+def determiners(code: str) -> frozenset[str]:
+    """Return the words of a language that a noun follows; none if they are not known."""
+    return frozenset(_DETERMINERS.get(_base(code), "").split())
+
+
 def looks_like(text: str, language: str, rather_than: str) -> bool:
     """Return whether a text is clearly in the first of two languages; False for names and very short texts."""
     script = _script_of(language)
@@ -122,7 +149,7 @@ def mostly_looks_like(lines: Iterable[str], language: str, rather_than: str) -> 
 @cache
 def _only_in(language: str, other: str) -> frozenset[str]:
     """Return the function words of a language that another one does not have; none if that is not known."""
-    words, others = (frozenset(_FUNCTION_WORDS.get(_base(code), "").split()) for code in (language, other))
+    words, others = function_words(language), function_words(other)
     return words - others if others or _script_of(other) else frozenset()
 
 

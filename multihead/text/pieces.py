@@ -6,6 +6,7 @@ accents and vowel signs.
 
 import re
 import unicodedata
+from bisect import bisect_right
 from collections.abc import Sequence
 from itertools import accumulate, pairwise
 
@@ -51,6 +52,20 @@ def word_texts(pieces: Sequence[str]) -> list[str]:
 def group_words(pieces: Sequence[str]) -> list[list[int]]:
     """Return the positions of each word's pieces; a piece of several characters may belong to several words."""
     return [positions for _, positions in _words(pieces)]
+
+
+def owners(pieces: Sequence[str], words: Sequence[str]) -> list[int] | None:
+    """Return the index of the word that each piece begins in; None if the pieces do not spell the words.
+
+    White space and case do not count. The pieces may end before the words do, where a sentence was cut.
+    """
+    raw = [b"".join(_to_bytes(piece).split()) for piece in pieces]
+    spelled, expected = b"".join(raw).decode(errors="replace"), "".join(words)
+    if not spelled or spelled.lower() != expected[: len(spelled)].lower():
+        return None
+    ends = list(accumulate(len(word.encode()) for word in words))
+    starts = [0, *accumulate(map(len, raw))][:-1]
+    return [min(bisect_right(ends, start), len(words) - 1) for start in starts]
 
 
 def join_pieces(pieces: Sequence[str]) -> str:

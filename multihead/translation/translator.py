@@ -180,6 +180,13 @@ class Translator:
         chosen.guard = Guard(self.engine, self.tokenizer, target.data)
         return chosen
 
+    def with_engine(self, engine: Engine) -> "Translator":
+        """Return this translator with another engine for the same model."""
+        chosen = copy(self)
+        chosen.guard = Guard(engine, self.tokenizer, self.config.data)
+        chosen.parser = Parser(chosen.guard, self.segmenter, self.tokenizer) if self.parser else None
+        return chosen
+
     def _for(self, language: str | None) -> "Translator":
         """Return the translator into a language that a caller may name; one that was chosen before remains."""
         return self if language is None and self._has_target else self.into(language)

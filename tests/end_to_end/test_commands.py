@@ -141,6 +141,15 @@ def test_models_can_vote(trained: Path) -> None:
         (["evaluate", "MODEL", "--source", "nowhere", "--reference", "nowhere"], 1, "there is no file"),
         (["inspect", "MODEL", "text", "--output", "page.pdf"], 2, ".html or .png"),
         (["inspect", "MODEL", " ", "--output", "page.html"], 2, "the text to inspect is empty"),
+        (["inspect", "MODEL", "--output", "page.html"], 2, "give a sentence and a file"),
+        (["inspect", "MODEL", "text", "--output", "page.html", "--json"], 2, "need --heads, --prune or --examples"),
+        (["inspect", "MODEL", "text", "--heads"], 2, "read a test set with --source, not a sentence"),
+        (["inspect", "MODEL", "--heads"], 2, "give the test set with --source"),
+        (["inspect", "MODEL", "--heads", "--source", "nowhere"], 2, "give them with --reference"),
+        (["inspect", "MODEL", "--examples", "--source", "nowhere"], 1, "there is no file"),
+        (["inspect", "MODEL", "--examples", "--heads", "--source", "nowhere"], 2, "apart from it"),
+        (["inspect", "MODEL", "--prune", "3", "--source", "a", "--reference", "b"], 2, "its folder with --output"),
+        (["inspect", "MODEL", "--heads", "--source", "a", "--reference", "b", "-o", "x.pdf"], 2, "must end in .png"),
         (["info", "nowhere"], 1, "there is no model"),
         (["average", "nowhere", "--output", "out"], 1, "no checkpoints"),
     ],
@@ -225,6 +234,31 @@ def test_attention_is_shown_as_page_and_picture(trained: Path, tmp_path: Path, n
     result = multihead("inspect", trained, "reverse a b c", "--output", tmp_path / name)
     assert (tmp_path / name).read_bytes().startswith(start)
     assert "c b a" in result.stderr
+
+
+def test_heads_are_measured_and_pruned(trained: Path, tmp_path: Path) -> None:
+    source, target = write_pairs(tmp_path, copy_or_reverse(12, seed=6))
+    options = ("--source", source, "--reference", target, "--beam", "1")
+    picture = multihead("inspect", trained, "--heads", *options, "--no-bleu", "--output", tmp_path / "heads.png")
+    assert "24 heads on 12 sentences" in picture.stdout
+    assert (tmp_path / "heads.png").read_bytes().startswith(b"\x89PNG")
+    small = tmp_path / "small"
+    shown = multihead("inspect", trained, "--prune", "2", *options, "--output", small, "--json")
+    report = json.loads(shown.stdout)
+    assert len(report["heads"]) == 24
+    assert len(report["pruned"]["removed"]) == 2
+    assert "without 2 of its 24 heads" in shown.stderr
+    assert multihead("translate", small, "copy a b").stdout == "a b\n"
+    assert "without 2 of its 24 heads" in multihead("info", small).stdout
+    assert_refused(multihead("inspect", trained, "--prune", "2", *options, "--output", small, status=1), 1, "already")
+
+
+def test_examples_of_heads_are_printed(trained: Path, tmp_path: Path) -> None:
+    source, _ = write_pairs(tmp_path, copy_or_reverse(40, seed=6))
+    shown = multihead("inspect", trained, "--examples", "--source", source, "--most", "1")
+    assert "encoder" in shown.stdout and "→" in shown.stdout
+    found = json.loads(multihead("inspect", trained, "--examples", "--source", source, "--json").stdout)
+    assert {one["kind"] for one in found} <= {"distance", "anaphora", "structure"}
 
 
 # README

@@ -189,6 +189,8 @@ def test_it_makes_pairs_by_back_translation(core: Path, tmp_path: Path) -> None:
         "evaluate en-de --source source --reference reference --exact",
         "evaluate variant --source source --reference reference",
         "inspect en-de text --output page.html",
+        "inspect en-de --heads --source source --reference reference",
+        "inspect en-de --examples --source source",
         "explain variant text --output page.html",
         "export en-de --format onnx --output exported",
         "bench train",

@@ -66,3 +66,14 @@ def test_a_side_without_attention_has_no_heads() -> None:
         alignment_layer=1,
     )
     assert {role.side for role in head_roles([without])} == {"decoder", "cross"}
+
+
+def test_weight_on_the_word_that_a_word_depends_on_is_counted() -> None:
+    """Every position depends on the one before and the one after it, where they are; the end symbol on nothing."""
+    governors = [[1], [0, 2], [1, 3], []]
+    roles = {role.head: role for role in head_roles([sentence()], [governors]) if role.side == "encoder"}
+    assert [roles[head].shares["syntax"] for head in range(4)] == [0, 0.5, 0.75, 0.25]
+
+
+def test_the_shares_without_trees_have_no_syntax(roles: dict[tuple[str, int, int], HeadRole]) -> None:
+    assert all("syntax" not in role.shares for role in roles.values())

@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from multihead.text.pieces import group_words, join_pieces, word_spans, word_texts
-from multihead.text.tokenizer import SubwordTokenizer
+from multihead.text.pieces import group_words, join_pieces, owners, word_spans, word_texts
+from multihead.text.tokenizer import CLOSE, OPEN, SubwordTokenizer
 
 TOKENIZER = SubwordTokenizer.learn(["我们在家。我们在一起。 Hello world, iPhone手机 ที่นี่"] * 5, 290)
 
@@ -42,3 +42,21 @@ def test_a_piece_of_several_characters_belongs_to_several_words() -> None:
         [2, 3],
         [4],
     ]
+
+
+def test_each_piece_begins_in_a_word() -> None:
+    assert owners([" A", " bi", "ke", "."], ["A", "bike", "."]) == [0, 1, 1, 2]
+    assert owners([" Größ", "er,"], ["größer", ","]) == [0, 0]  # case does not count; a piece may end in the next word
+
+
+def test_pieces_of_a_character_in_bytes_belong_to_its_word() -> None:
+    assert owners([" a", f" {OPEN}E4{CLOSE}", f"{OPEN}BD{CLOSE}{OPEN}A0{CLOSE}"], ["a", "你"]) == [0, 1, 1]
+
+
+def test_pieces_of_a_sentence_that_was_cut_belong_to_its_first_words() -> None:
+    assert owners([" A", " bi"], ["A", "bike", "."]) == [0, 1]
+
+
+def test_pieces_that_do_not_spell_the_words_belong_to_none() -> None:
+    assert owners([" A", " bike"], ["A", "car"]) is None
+    assert owners([" A", " bike", "s"], ["A", "bike"]) is None
