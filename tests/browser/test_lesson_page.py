@@ -27,6 +27,14 @@ N_LABS = 11
 MINUS = "\u2212"
 
 
+def test_figure_1_of_a_model_with_pre_norm_says_so(tab: "Page", tmp_path: Path) -> None:
+    folder, _ = make_model(tmp_path / "model", norm="pre")
+    write_lesson(folder, "the old house", tmp_path / "page.html")
+    open_lesson(tab, tmp_path / "page.html", "s=11")
+    assert tab.locator("#map").get_by_text("Norm first, add").count() == 5
+    assert "pre-norm" in tab.inner_text("#side .differs")
+
+
 def test_the_best_leaf_of_the_tree_is_the_translation(lesson: "Page") -> None:
     found = lesson.evaluate(
         """() => {

@@ -26,7 +26,7 @@ function norm(view) {
   const output = show(`${sublayer}.output`, { rows, caption: text("matrix.output"), largest });
   const sum = show(`${sublayer}.sum`, { rows, caption: text("matrix.sum"), largest });
   const normalized = [statistics(view, rows), show(`${sublayer}.norm`, { rows, caption: text("matrix.norm"), largest })];
-  root.append(...(config.norm === "pre" ? [x, ...normalized, output, operation("x + ⋯ ="), sum] : [x, operation("+"), output, operation("="), sum, ...normalized]));
+  root.append(...(config.norm === "pre" ? [x, ...normalized, output, operation(text("norm.added")), sum] : [x, operation("+"), output, operation("="), sum, ...normalized]));
 }
 
 function statistics({ run, text, sublayer }, rows) {

@@ -44,7 +44,7 @@ export function drawMap({ text, config, lit, layer, open }) {
       svg("rect", { x: x - 12, y: y(to) - 6, width: BOX.width + 24, height: (to - from) * STEP + BOX.height + 12, rx: 10 }),
       svg("text", { x: x === LEFT ? x - 12 : x + BOX.width + 12, y: y(to) - 11, "text-anchor": x === LEFT ? "start" : "end" }, `${label} × ${n}`),
     );
-  const boxes = BOXES.map(([part, x, level, key]) => box({ part, x, y: y(level), width: BOX.width, label: text(key), isLit: lit === part, text, open }));
+  const boxes = BOXES.map(([part, x, level, key]) => box({ part, x, y: y(level), width: BOX.width, label: text(key === "map.norm" && config.norm === "pre" ? "map.prenorm" : key), isLit: lit === part, text, open }));
   const arrows = [LEFT, RIGHT].flatMap((x) => {
     const levels = BOXES.filter((box) => box[1] === x).map((box) => box[2]);
     return levels.slice(1).map((level, i) => line(x + BOX.width / 2, y(levels[i]), x + BOX.width / 2, y(level) + BOX.height));
