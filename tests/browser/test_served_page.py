@@ -147,7 +147,7 @@ def test_without_torch_the_page_translates_and_hides_the_view_of_attention(
 
 def test_alternatives_have_scores_and_the_best_comes_first(page: "Page", address: str) -> None:
     show(page, address, "I forgot my umbrella.")
-    scores = [float(score) for score in page.locator("#alternatives .score").all_text_contents()]
+    scores = [float(score.replace("\u2212", "-")) for score in page.locator("#alternatives .score").all_text_contents()]
     assert len(scores) == 4
     assert scores == sorted(scores, reverse=True)
     assert page.locator("#alternatives bdi").first.text_content() == page.locator("#said").inner_text().strip()

@@ -159,7 +159,7 @@ function showAlternatives({ translation, score, alternatives }) {
     ...(its === undefined ? [] : [
       make("span", { class: "share", "aria-hidden": "true" },
         make("i", { style: `width: ${Math.max(2, 100 * Math.min(1, Math.exp(its) / best))}%` })),
-      make("span", { class: "score", text: its.toFixed(3) }),
+      make("span", { class: "score", text: its.toFixed(3).replace("-", "−") }),
     ]))));
 }
 
