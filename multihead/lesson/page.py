@@ -34,13 +34,13 @@ STYLES = ("lesson.css",)
 _IMPORT = re.compile(r'^import \{([^}]*)\} from "\./([\w-]+)\.js";\n', re.MULTILINE)
 _COMMENT = re.compile(r"^\s*(?://|/?\*).*\n", re.MULTILINE)  # lines that are nothing else
 # Literals, which stay as they are; comments, spaces between other tokens, the last comma or semicolon of a block, and
-# the parentheses of a single parameter, which a browser does not need. A regular expression has no space after its
-# first slash, a division has one.
+# the parentheses of a single parameter, which a browser does not need; and words that can be written shorter. A regular
+# expression has no space after its first slash, a division has one.
 _TOKEN = re.compile(
     r"""(?P<literal>"(?:[^"\\\n]|\\.)*"|'(?:[^'\\\n]|\\.)*'|`(?:[^`\\]|\\.)*`"""
     r"""|/(?![/* ])(?:[^/\\\n[]|\\.|\[(?:[^\]\\]|\\.)*\])+/)|(?P<comment> *//[^\n]*)|(?P<space>[ \n]+)"""
     r"""|(?P<last>,(?=\s*\n\s*[\])}])|;(?=\s*\}))|(?P<constant>\bconst\b)"""
-    r"""|(?<![\w$] )\((?P<parameter>[\w$]+)\)(?= =>)"""
+    r"""|(?<![\w$] )\((?P<parameter>[\w$]+)\)(?= =>)|(?P<truth>\b(?:true|false)\b)"""
 )
 _EXPORT = re.compile(r"^export (async function\*?|function\*?|class|const|let) ([\w$]+)", re.MULTILINE)
 
@@ -70,6 +70,8 @@ def squeeze(source: str) -> str:
     def shorten(found: re.Match[str]) -> str:
         if found["constant"]:
             return "let"  # the same where nothing assigns to it, and two bytes shorter
+        if found["truth"]:
+            return "!0" if found["truth"] == "true" else "!1"
         if not found["space"]:
             return found["literal"] or found["parameter"] or ""
         before, after = source[: found.start()][-1:], source[found.end() :][:1]

@@ -504,6 +504,7 @@ def test_the_lesson_has_sixty_sentences_with_their_translations() -> None:
         ('f("a  // b", `x  ${y}`, /[/ ]  "/);\n', 'f("a  // b",`x  ${y}`,/[/ ]  "/);'),
         ("if (a) {\n  b();\n  return [\n    1,\n  ];\n}\nelse c / d;\n", "if(a){b();return[1]}\nelse c/d;"),
         ("a - -b; typeof x; x in y\n", "a- -b;typeof x;x in y"),
+        ('return true; f(false, "true")\n', 'return !0;f(!1,"true")'),
         ("f((x) => x, (a, b) => a, async (x) => x)\n", "f(x=>x,(a,b)=>a,async(x)=>x)"),
     ],
 )

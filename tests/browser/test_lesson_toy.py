@@ -71,6 +71,14 @@ def test_an_edited_number_changes_exactly_what_depends_on_it(toy: "Page") -> Non
     assert {name: cells(toy, name) for name in names} == before
 
 
+def test_cells_that_an_edit_changed_are_marked(toy: "Page") -> None:
+    assert toy.locator(".changed").count() == 0
+    toy.fill('[data-cell="w_value-0-0"]', "5")
+    toy.press('[data-cell="w_value-0-0"]', "Enter")
+    marked = toy.locator(".changed").evaluate_all("cells => cells.map(cell => cell.dataset.cell)")
+    assert marked == ["V-0-0", "V-2-0", "output-0-0", "output-1-0", "output-2-0"]
+
+
 def test_words_as_columns_are_the_same_numbers_transposed(toy: "Page") -> None:
     before = {name: cells(toy, name) for name in ("Q", "scores", "output", "grid-softmax")}
     toy.check("#toy-columns")

@@ -84,6 +84,8 @@ export function renderToy(view) {
   const { root, text } = view;
   const draw = () => {
     const focus = document.activeElement?.dataset?.cell;
+    const cells = () => [...root.querySelectorAll("[data-cell]")];
+    const before = new Map(cells().map((cell) => [cell.dataset.cell, cell.textContent]));
     root.replaceChildren(
       el("h1", {}, text("toy.title")),
       hint(text("toy.intro")),
@@ -94,6 +96,7 @@ export function renderToy(view) {
       partD(view, draw),
       mistakes(view),
     );
+    for (const cell of cells()) if ((before.get(cell.dataset.cell) ?? cell.textContent) !== cell.textContent) cell.classList.add("changed");
     if (focus) root.querySelector(`[data-cell="${focus}"]`)?.focus();
     view.changed();
   };
