@@ -5,7 +5,7 @@ import gzip
 import hashlib
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from importlib.resources import files
 from typing import Any
 
@@ -42,6 +42,8 @@ _TOKEN = re.compile(
     r"""|(?P<last>,(?=\s*\n\s*[\])}])|;(?=\s*\}))|(?P<constant>\bconst\b)"""
     r"""|(?<![\w$] )\((?P<parameter>[\w$]+)\)(?= =>)|(?P<truth>\b(?:true|false)\b)"""
 )
+_RULE = re.compile(r"([^{}]+)\{([^{}]*)\}")
+_TWO_COLORS = re.compile(r"light-dark\(([^,]+), [^)]+\)")
 _EXPORT = re.compile(r"^export (async function\*?|function\*?|class|const|let) ([\w$]+)", re.MULTILINE)
 
 
@@ -119,7 +121,23 @@ def content_policy() -> str:
 
 
 def _code() -> tuple[str, str]:
-    return join_modules(MODULES), "\n".join(asset(name) for name in STYLES)
+    style = "\n".join(asset(name) for name in STYLES)
+    return join_modules(MODULES), style + for_older_browsers(style)
+
+
+def for_older_browsers(style: str) -> str:
+    """Return rules that give browsers without `light-dark()`, those from before 2024, the light colors."""
+    pairs = (rule for rule in _RULE.findall(style) if "light-dark(" in rule[1])
+    rules = [":root { color-scheme: light }"]
+    rules += [f"{selector.strip()} {{ {'; '.join(_light(body))} }}" for selector, body in pairs]
+    return "@supports not (color: light-dark(#000, #fff)) {\n" + "\n".join(rules) + "\n}\n"
+
+
+def _light(body: str) -> Iterator[str]:
+    """Declarations with two colors, with the light one."""
+    for declaration in body.split(";"):
+        if "light-dark(" in declaration:
+            yield _TWO_COLORS.sub(r"\1", declaration).strip()
 
 
 def _policy(script: str, style: str) -> str:

@@ -12,7 +12,7 @@ import pytest
 from multihead.inspection.trace import record_trace
 from multihead.interop.hub import find_model
 from multihead.lesson import page as lesson_page
-from multihead.lesson.explain import code_excerpts, measure_roles, sample, write_lesson
+from multihead.lesson.explain import code_excerpts, measure_roles, sample, write_lesson, write_toy_lesson
 from multihead.storage.model_folder import ModelFolder
 from multihead.translation.engine import length_penalty
 from tests.browser.conftest import HOSTILE, WIDE, make_model, open_lesson, wait_until
@@ -385,6 +385,18 @@ def test_no_code_is_cut_off(lesson: "Page") -> None:
     for s in range(N_STATIONS):
         lesson.evaluate("s => lesson.app.go(s)", s)
         assert lesson.evaluate("[...document.querySelectorAll('pre')].every(one => one.scrollWidth <= one.clientWidth)")
+
+
+def test_a_browser_without_light_dark_gets_the_light_colors(
+    tab: "Page", tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    original = lesson_page._code
+    monkeypatch.setattr(lesson_page, "_code", lambda: (original()[0], original()[1].replace("light-dark(", "unknown(")))
+    write_toy_lesson(tmp_path / "page.html")
+    tab.emulate_media(color_scheme="dark")
+    open_lesson(tab, tmp_path / "page.html")
+    color = tab.locator("#toy-reset").evaluate("(button) => getComputedStyle(button).backgroundColor")
+    assert color == "rgb(31, 95, 168)"
 
 
 def test_escape_ends_presenting(lesson: "Page") -> None:
