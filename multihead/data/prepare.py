@@ -83,7 +83,8 @@ def prepare(  # noqa: PLR0913 - what a corpus is made of
                 report, held_out = _store(_clean(corpora, config), spool, config, groups, progress)
             _flag_languages(spool, temporary, config, text.languages, report, log)
             with Progress(log, "learning the vocabulary"):
-                tokenizer = _tokenizer(vocabulary, spool, report.kept, config, mark_pieces(marks.values()))
+                n_characters = _characters(spool)
+                tokenizer = _tokenizer(vocabulary, spool, n_characters, config, mark_pieces(marks.values()))
             for name, content in tokenizer.files().items():
                 (temporary / name).write_text(content, encoding="utf-8")
             ways = ways_of(len(corpora), text.languages, text.both_ways, marks)
@@ -118,6 +119,7 @@ def prepare(  # noqa: PLR0913 - what a corpus is made of
             asked_vocabulary=requested_vocabulary(vocabulary),
             asked_weights=weights,
             rehearsal=rehearsal.identity if rehearsal else "",
+            characters=n_characters,
         )
         _check_not_empty(summary)
         (temporary / EXAMPLES).write_text(report.examples_table(), encoding="utf-8")
@@ -234,8 +236,14 @@ def _flag_languages(  # noqa: PLR0913 - what a corpus is made of
             report.drop(DropReason.LANGUAGE, *flag_wrong_languages(spool, detector, config, languages))
 
 
+def _characters(spool: Spool) -> int:
+    """Return how many characters both sides of all pairs have."""
+    pairs = (pair for segment in spool.segments for pair in spool.read(segment))
+    return sum(len(source) + len(target) for source, target in pairs)
+
+
 def _tokenizer(
-    vocabulary: int | SubwordTokenizer | None, spool: Spool, n_pairs: int, config: DataConfig, marks: Sequence[str]
+    vocabulary: int | SubwordTokenizer | None, spool: Spool, n_characters: int, config: DataConfig, marks: Sequence[str]
 ) -> SubwordTokenizer:
     """Return the tokenizer that was given, or learn one from a sample of every segment."""
     if isinstance(vocabulary, SubwordTokenizer):
@@ -244,7 +252,7 @@ def _tokenizer(
     sides = (side for segment in spool.segments for pair in islice(spool.read(segment), per_segment) for side in pair)
     texts = map(strip_tree, sides) if config.tree else sides
     reserved = [*(target_pieces(target for _, target in config.pairs) if config.directions else []), *marks]
-    tokenizer = SubwordTokenizer.learn(texts, vocabulary or vocab_size_for(n_pairs), config.tokenizer, reserved)
+    tokenizer = SubwordTokenizer.learn(texts, vocabulary or vocab_size_for(n_characters), config.tokenizer, reserved)
     if vocabulary and tokenizer.vocab_size < vocabulary:
         raise UserError(
             f"the corpus is too small for a vocabulary of {vocabulary:,} pieces: it yields {tokenizer.vocab_size:,}; "

@@ -64,6 +64,7 @@ class CorpusSummary:
     # If rehearsal, marked corpora or several directions changed the weights.
     asked_weights: list[float] = field(default_factory=list)  # of the new corpora
     rehearsal: str = ""  # see `rehearsal.Rehearsal.identity`
+    characters: int = 0  # of both sides of all pairs that were kept
 
     def to_json(self) -> str:
         """Return the content of corpus.json."""

@@ -142,7 +142,7 @@ def _prepare_sample(request: TrainingRequest, draft: RunConfig, base: BaseModel 
     scale = n_lines / SAMPLE
     if isinstance(vocabulary, SubwordTokenizer):
         return Corpus(folder, summary, scale)
-    vocab_size = vocabulary or vocab_size_for(round(scale * summary.cleaning["kept"]))
+    vocab_size = vocabulary or vocab_size_for(round(scale * summary.characters))
     return Corpus(folder, summary, scale, vocab_size)
 
 

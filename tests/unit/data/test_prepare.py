@@ -1,5 +1,6 @@
 """A prepared corpus: whole or not there, held-out text kept apart, shards that read back what was written."""
 
+import hashlib
 import json
 import os
 import subprocess
@@ -9,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from multihead import concurrency
+from multihead.config.fit import vocab_size_for
 from multihead.config.schema import DataConfig
 from multihead.data import cleaning, spool
 from multihead.data.embedded_corpus import embedded_text
@@ -39,6 +41,15 @@ def test_training_text_comes_back_in_order_from_its_shards(tmp_path: Path) -> No
     prepare(ParallelText(train=raw(pairs), valid=raw(valid)), tmp_path / "data", DataConfig())
     assert decoded(tmp_path / "data", "train") == pairs
     assert decoded(tmp_path / "data", "valid") == valid
+
+
+def test_a_corpus_of_one_pair_of_languages_has_the_bytes_that_it_always_had(tmp_path: Path) -> None:
+    """Those of the version before models of several languages, whose runs go on with it."""
+    pairs = [(f"sentence number {n}", f"Satz Nummer {n}") for n in range(50)]
+    prepare(ParallelText(train=raw(pairs), valid=raw([("one more", "noch einer")])), tmp_path / "data", DataConfig())
+    files = ("tokenizer.json", "train-00000.ends.npy", "train-00000.tokens.npy", "valid-00001.tokens.npy")
+    sums = [hashlib.sha256((tmp_path / "data" / name).read_bytes()).hexdigest()[:16] for name in files]
+    assert sums == ["67c562ad1ce4decc", "02ff75f9ee96a745", "63ae2fa978e81d5b", "dbe9eb91d51e1e4a"]
 
 
 def test_without_validation_text_a_slice_is_held_out(tmp_path: Path) -> None:
@@ -133,6 +144,18 @@ def test_training_and_validation_text_are_in_nfc(tmp_path: Path) -> None:
     prepare(ParallelText(train=raw(pairs[1:]), valid=raw(pairs[:1])), tmp_path / "data", DataConfig())
     assert decoded(tmp_path / "data", "train") == [(f"café {n}", f"Café {n}") for n in range(1, 50)]
     assert decoded(tmp_path / "data", "valid") == [("café 0", "Café 0")]
+
+
+def test_the_characters_of_a_text_decide_the_size_of_its_vocabulary(tmp_path: Path) -> None:
+    """As many pairs of long sentences get a larger one than pairs of short sentences."""
+    pairs = [(f"the {n} of all", f"das {n} von allen") for n in range(100)]
+    long = [(" ".join([source] * 3), " ".join([target] * 3)) for source, target in pairs]
+    for name, text in (("short", pairs), ("long", long)):
+        summary = prepare(ParallelText(train=raw(text)), tmp_path / name, DataConfig(clean=False))
+        assert summary.characters == sum(len(source) + len(target) for source, target in text)
+    multi30k, tatoeba, europarl = 29_000 * 135, 160_000 * 66, 150_000 * 300
+    assert [vocab_size_for(size) for size in (multi30k // 6, multi30k, tatoeba, europarl)] == [4000, 8000, 8000, 16_000]
+    assert vocab_size_for(10**9) == 37_000  # WMT 2014 English-German (§5.1)
 
 
 def test_a_corpus_in_utf16_is_one_in_utf8(tmp_path: Path) -> None:
