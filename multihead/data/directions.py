@@ -14,6 +14,7 @@ import numpy as np
 from multihead.config.directions import Languages, direction_of
 from multihead.data.shards import CorpusPart, Shards, ShardWriter, labels_file
 from multihead.errors import UserError
+from multihead.text.language import find_code
 from multihead.text.target_languages import target_ids, target_piece
 from multihead.text.tokenizer import SubwordTokenizer
 
@@ -49,7 +50,7 @@ def prefix_of(way: Way, tokenizer: SubwordTokenizer) -> list[int]:
     if not way.direction:
         return []
     ids = target_ids(tokenizer)
-    if (code := way.target.replace("-", "_")) not in ids:
+    if not (code := find_code(way.target, ids)):
         raise UserError(f"the vocabulary has no piece {target_piece(way.target)} for the direction {way.direction}")
     return [ids[code]]
 

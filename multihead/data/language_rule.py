@@ -35,25 +35,24 @@ def learn_detector(spool: Spool, config: DataConfig) -> LanguageDetector | None:
     """
     if len(set(config.languages)) < len(config.languages) or not all(config.languages):
         return None
-    numbers = sorted({segment.corpus for segment in spool.segments})
-    samples = {number: _sample(spool, number, config) for number in numbers}
-    largest = max(numbers, key=lambda number: len(samples[number]))
+    samples = _samples(spool, config)
+    largest = max(samples, key=lambda number: len(samples[number]))
     detector = _learn(config.languages, samples[largest])
-    if not detector or len(numbers) == 1:
+    if not detector or len(samples) == 1:
         return detector
-    for number in numbers:
-        if _share_swapped(detector, samples[number]) > SWAPPED_SHARE:
+    for number, pairs in samples.items():
+        if _share_swapped(detector, pairs) > SWAPPED_SHARE:
             source, target = (name_of(language) for language in config.languages)
             raise UserError(
                 f"the sides of corpus {number + 1} are swapped: in the largest corpus the source is {source} and its "
                 f"translation {target}, here it is the other way round"
             )
-    return _learn(config.languages, [pair for number in numbers for pair in samples[number]])
+    return _learn(config.languages, [pair for pairs in samples.values() for pair in pairs])
 
 
 def learn_detector_of_several(spool: Spool, languages: Sequence[Languages]) -> LanguageDetector | None:
     """Learn to tell all languages apart, of which each corpus has two; refuse a corpus with swapped sides."""
-    samples = {segment.corpus: _sample(spool, segment.corpus) for segment in spool.segments}
+    samples = _samples(spool)
     by_language: dict[str, list[str]] = {}
     for corpus, pairs in samples.items():
         for language, side in zip(languages[corpus], zip(*pairs, strict=True), strict=True):
@@ -89,6 +88,12 @@ def _refuse_swapped(
                 f"the sides of corpus {corpus + 1} are swapped: its source is {target} and its translation {source}, "
                 f"but its languages are given as {source} and {target}"
             )
+
+
+def _samples(spool: Spool, config: DataConfig | None = None) -> dict[int, list[Pair]]:
+    """Return pairs of each corpus; one that has only pairs of earlier corpora is left out."""
+    numbers = sorted({segment.corpus for segment in spool.segments})
+    return {number: pairs for number in numbers if (pairs := _sample(spool, number, config))}
 
 
 def _sample(spool: Spool, corpus: int, config: DataConfig | None = None) -> list[Pair]:

@@ -11,6 +11,7 @@ import pytest
 import torch
 
 from multihead.config.schema import SearchConfig, Settings
+from multihead.data.shards import Shards
 from multihead.errors import UsageError, UserError
 from multihead.interop.formats import export
 from multihead.interop.marian.folder import MarianFolder
@@ -21,6 +22,7 @@ from multihead.model.weights import load_model, weights_of
 from multihead.runs.request import TrainingRequest
 from multihead.runs.stages import MoreText, train_in_stages
 from multihead.runs.train import train
+from multihead.text.target_languages import target_ids
 from multihead.text.tokenizer import BOS_ID, EOS_ID, PAD_ID, TARGET_FILE, SubwordTokenizer
 from multihead.translation.search.beam import search
 from tests.marian import SENTENCES, TRANSLATIONS, TheirModel, opus_folder
@@ -145,6 +147,29 @@ def test_back_translation_for_it_needs_a_model_that_translates_back(request_: Tr
     more = MoreText(monolingual=[Path(str(request_.target))])
     with pytest.raises(UsageError, match="add --reverse MODEL, such as hf:Helsinki-NLP/opus-mt-de-en"):
         train_in_stages(replace(request_, output=request_.output.with_name("more")), more)
+
+
+def test_a_model_of_several_target_languages_is_trained_with_the_piece_of_the_language(tmp_path: Path) -> None:
+    opus = opus_folder(tmp_path / "opus", codes=[">>deu<<", ">>nld<<"])
+    settings = opus.folder / "tokenizer_config.json"
+    settings.write_text('{"source_lang": "eng", "target_lang": "gmw"}', encoding="utf-8")
+    import_marian(opus.folder, tmp_path / "model")
+    assert load_model(tmp_path / "model")[2].data.directions == ("eng-deu", "eng-nld")
+    source, target = tmp_path / "text.en", tmp_path / "text.de"
+    source.write_text("".join(f"{text}\n" for text in many(SENTENCES)), encoding="utf-8")
+    target.write_text("".join(f"{text}\n" for text in many(TRANSLATIONS)), encoding="utf-8")
+    request = TrainingRequest(
+        output=tmp_path / "run",
+        source=source,
+        target=target,
+        settings={**SETTINGS, "train.steps": 2, "train.base_model": str(tmp_path / "model")},
+    )
+    train(request)
+    german = target_ids(load_model(tmp_path / "run")[1])["deu"]
+    shards = Shards(tmp_path / "run" / "data", "train")
+    assert {int(shards[pair][0][0]) for pair in range(len(shards))} == {german}
+    export(tmp_path / "run", "marian", tmp_path / "marian")
+    assert (tmp_path / "marian" / "tokenizer_config.json").read_bytes() == settings.read_bytes()
 
 
 def test_an_import_of_an_older_version_is_refused_with_the_remedy(

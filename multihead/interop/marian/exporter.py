@@ -9,6 +9,7 @@ import numpy as np
 
 from multihead.config.schema import ALPHA, BEAM, ModelConfig, RunConfig
 from multihead.errors import UserError
+from multihead.interop.marian.folder import DIRECTIONS
 from multihead.interop.marian.format import (
     MAX_TOKENS,
     ORIGIN,
@@ -27,6 +28,7 @@ from multihead.interop.weight_layout import pad_heads, read_weights, sines_befor
 from multihead.storage.arrays import Arrays, write_arrays
 from multihead.storage.files import atomic_directory, check_writable
 from multihead.storage.model_folder import WEIGHTS, ModelFolder
+from multihead.text.target_languages import target_piece
 from multihead.text.tokenizer import BOS_ID, EOS_ID, PAD_ID, SPECIAL_TOKENS, UNK_ID
 
 GENERATION = "generation_config.json"
@@ -157,17 +159,20 @@ def _tokenizer_config(config: RunConfig) -> dict[str, object]:
         "model_max_length": min(config.model.max_len, MAX_TOKENS + 1),
         "source_lang": config.data.source_lang,
         "target_lang": config.data.target_lang,
+        **({DIRECTIONS: list(config.data.directions)} if config.data.directions else {}),
         "clean_up_tokenization_spaces": False,
         **symbols,
     }
 
 
 def _card(name: str, config: RunConfig) -> str:
-    languages = [language for language in (config.data.source_lang, config.data.target_lang) if language]
+    data = config.data
+    directions = ", ".join(" to ".join(pair) for pair in data.pairs if all(pair))
+    piece = f"{target_piece(data.pairs[0][1])} " if data.directions else ""
     return "\n".join(
         [
             "---",
-            *(["language:", *(f"- {language}" for language in languages)] if languages else []),
+            *(["language:", *(f"- {language}" for language in data.all_languages)] if data.all_languages else []),
             "library_name: transformers",
             "pipeline_tag: translation",
             "tags:",
@@ -175,11 +180,12 @@ def _card(name: str, config: RunConfig) -> str:
             "- multihead",
             "---",
             f"# {name}\n",
-            f"A translation model{', ' + ' to '.join(languages) if languages else ''}, exported by Multihead.\n",
+            f"A translation model{', ' if directions else ''}{directions}, exported by Multihead.\n",
+            *([f"A text begins with the language to translate it into, here {piece.strip()}.\n"] if piece else []),
             "```python",
             "from transformers import AutoTokenizer, MarianMTModel\n",
             f'tokenizer, model = AutoTokenizer.from_pretrained("{name}"), MarianMTModel.from_pretrained("{name}")',
-            'batch = tokenizer(["Where is the station?"], return_tensors="pt", padding=True)',
+            f'batch = tokenizer(["{piece}Where is the station?"], return_tensors="pt", padding=True)',
             "ids = model.generate(input_ids=batch.input_ids, attention_mask=batch.attention_mask)",
             "print(tokenizer.batch_decode(ids, skip_special_tokens=True))",
             "```\n",

@@ -12,6 +12,7 @@ from multihead.storage.model_folder import WEIGHTS, what_else
 from multihead.untrusted import parse_json, read_bytes
 
 MAX_BYTES = 32 << 20  # of a file that is read at once; several times the largest vocabularies
+DIRECTIONS = "directions"  # in tokenizer_config.json of an export of Multihead: those of a model of several languages
 PICKLES = ("pytorch_model.bin", "tf_model.h5", "model.npz", "rust_model.ot")
 
 
@@ -61,12 +62,22 @@ class MarianFolder:
 
     def languages(self) -> tuple[str, str]:
         """Return the languages of tokenizer_config.json, or of a name such as opus-mt-en-de; empty if unknown."""
-        settings = self.json("tokenizer_config.json") if self.has("tokenizer_config.json") else {}
+        settings = self._tokenizer_settings()
         pair = (settings.get("source_lang"), settings.get("target_lang"))
         if all(isinstance(language, str) for language in pair):
             return str(pair[0]), str(pair[1])
         match = re.search(r"(?:^|-)([a-z]{2,3})-([a-z]{2,3})$", self.path.resolve().name)
         return (match[1], match[2]) if match else ("", "")
+
+    def directions(self) -> list[str]:
+        """Return the directions that an export of Multihead names."""
+        found = self._tokenizer_settings().get(DIRECTIONS, [])
+        if not isinstance(found, list) or not all(isinstance(name, str) for name in found):
+            raise UserError(f"{self.path}/tokenizer_config.json: {DIRECTIONS} is not a list of names such as en-de")
+        return found
+
+    def _tokenizer_settings(self) -> dict[str, Any]:
+        return self.json("tokenizer_config.json") if self.has("tokenizer_config.json") else {}
 
     def open_weights(self) -> AbstractContextManager[ArrayFile]:
         return open_arrays(self.file(WEIGHTS))

@@ -2,11 +2,12 @@
 
 import math
 import shlex
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 import numpy as np
 
+from multihead.config.directions import direction_of
 from multihead.config.resolve import configure
 from multihead.config.schema import RunConfig
 from multihead.errors import UserError
@@ -36,7 +37,8 @@ from multihead.storage.arrays import Arrays
 from multihead.storage.checksums import CHECKSUM_FILE, checksums
 from multihead.storage.files import atomic_directory, check_writable
 from multihead.storage.model_folder import WEIGHTS, ModelFolder, Provenance, read_provenance, save_model
-from multihead.text.tokenizer import BOS_ID, PAD_ID
+from multihead.text.target_languages import target_ids
+from multihead.text.tokenizer import BOS_ID, PAD_ID, SubwordTokenizer
 
 IMPOSSIBLE = -1e9  # bias of a token that is never generated
 POSITION_TOLERANCE = 2e-3  # between a stored table of positions, in half precision, and the sinusoids
@@ -52,7 +54,8 @@ def import_marian(folder: Path, output: Path, name: str = "", commit: str | None
         raise UserError(f"{folder}: {len(vocabulary)} pieces, but config.json says vocab_size {config.vocab_size}")
     mapping = map_vocabulary(config, vocabulary)
     weights = _native_weights(config, _read_weights(files, config), mapping)
-    run_config = _native_config(config, weights, mapping, files)
+    tokenizer = vocabulary.tokenizer(mapping.marian_ids)
+    run_config = _native_config(config, weights, mapping, files, tokenizer)
     provenance = Provenance(
         imported_from=name or folder.resolve().name,
         imported_commit=commit,
@@ -60,7 +63,6 @@ def import_marian(folder: Path, output: Path, name: str = "", commit: str | None
         weights_sha256=files.sha256(WEIGHTS),
         parameters=sum(array.size for array in weights.values()),
     )
-    tokenizer = vocabulary.tokenizer(mapping.marian_ids)
     with atomic_directory(output) as temporary:
         save_model(temporary, weights, run_config, tokenizer.files(), provenance)
         (temporary / "README.md").write_text(_imported_card(output.name, run_config, provenance), encoding="utf-8")
@@ -173,7 +175,11 @@ def _without_zero_biases(weights: Arrays) -> Arrays:
 
 
 def _native_config(
-    config: MarianConfig, weights: Arrays, vocabulary: VocabularyMapping, files: MarianFolder
+    config: MarianConfig,
+    weights: Arrays,
+    vocabulary: VocabularyMapping,
+    files: MarianFolder,
+    tokenizer: SubwordTokenizer,
 ) -> RunConfig:
     d_head = config.d_model // config.encoder_attention_heads
     source_lang, target_lang = files.languages()
@@ -198,8 +204,15 @@ def _native_config(
             "data.max_length": min(MAX_TOKENS, config.max_position_embeddings - 1),
             "data.source_lang": source_lang,
             "data.target_lang": target_lang,
+            "data.directions": files.directions() or _directions_into(target_ids(tokenizer), source_lang),
         }
     )
+
+
+def _directions_into(targets: Iterable[str], source: str) -> list[str]:
+    """Return the directions of a model whose vocabulary has pieces for several target languages, as OPUS-MT's have."""
+    names = [direction_of((source, target)) for target in targets]
+    return names if source.replace("-", "_").isidentifier() and len(names) > 1 else []
 
 
 def _keep_originals(files: MarianFolder, folder: Path) -> None:
