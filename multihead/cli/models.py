@@ -67,7 +67,7 @@ def export_command(
     quiet: Quiet = False,
     verbose: Verbose = False,
 ) -> None:
-    """Convert a model to CTranslate2, Hugging Face Marian or ONNX."""
+    """Convert a model to CTranslate2, Marian or ONNX."""
     set_verbosity(quiet, verbose)
     from multihead.interop.formats import export
     from multihead.interop.hub import find_model

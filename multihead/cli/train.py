@@ -226,7 +226,10 @@ def backtranslate_command(
     beam: Annotated[int, typer.Option(min=1, help="Beam size; 1 is greedy.")] = 1,
     quiet: Quiet = False,
 ) -> None:
-    """Make pairs of text in one language: its translations, marked as such, are the sources."""
+    """Make training pairs of text in one language.
+
+    The sources are translations of a model that works in the opposite direction, and are marked as such.
+    """
     set_verbosity(quiet)
     from multihead.runs.synthetic import text_to_translate_back, write_pairs
 

@@ -76,6 +76,18 @@ def sources(run: Path, split: str) -> list[tuple[list[str], str]]:
     return [(tokenizer.tokens(tokenizer.reserved_prefix(source)), tokenizer.decode(source)) for source in ids]
 
 
+def with_output(request: TrainingRequest, name: str) -> TrainingRequest:
+    return replace(request, output=request.output.with_name(name))
+
+
+def test_without_more_text_a_run_is_as_it_was(text: Text) -> None:
+    train(text.pairs)
+    again = with_output(text.pairs, "again")
+    train_in_stages(again, MoreText())
+    assert published(again.output) == published(text.pairs.output)
+    assert {path.name for path in again.output.iterdir()} == {path.name for path in text.pairs.output.iterdir()}
+
+
 # Back-translation
 
 
@@ -133,11 +145,25 @@ def test_a_time_limit_is_shared_by_the_stages(text: Text) -> None:
         )
 
 
+def test_text_that_its_share_of_the_time_is_too_short_for_is_left_out(
+    text: Text, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(synthetic, "PART_LINES", 20)
+    more = synthetic.text_to_translate_back("en-de", text.more_source, to=None, beam=1)
+    said: list[str] = []
+    for name, limit in (("all.tsv", 0.0), ("some.tsv", 1e-6)):
+        synthetic.write_pairs(more, "en-de", tmp_path / name, said.append, limit)
+    whole, some = table(tmp_path / "all.tsv"), table(tmp_path / "some.tsv")
+    assert 1 < len(some) <= 21 < len(whole)
+    assert whole[: len(some)] == some
+    assert "the rest of the text is left out" in said[-1]
+
+
 # Distillation
 
 
 def test_a_student_learns_from_a_teachers_translations_of_all_sources(text: Text) -> None:
-    teacher = replace(text.pairs, output=text.pairs.output.with_name("teacher"))
+    teacher = with_output(text.pairs, "teacher")
     train(teacher)
     run = multihead.train(
         output=text.pairs.output,
@@ -162,7 +188,7 @@ def test_a_student_learns_from_a_teachers_translations_of_all_sources(text: Text
 
 
 def test_a_teacher_needs_no_pairs(text: Text) -> None:
-    teacher = replace(text.pairs, output=text.pairs.output.with_name("teacher"))
+    teacher = with_output(text.pairs, "teacher")
     train(teacher)
     alone = TrainingRequest(output=text.pairs.output, preset="base", settings=SETTINGS)
     train_in_stages(alone, MoreText(monolingual=[text.more_source], teacher=str(teacher.output)))
@@ -237,6 +263,9 @@ def processes() -> Iterator[ForkServerContext]:
     yield context
 
 
+WATCHED = ("backtranslation", "distillation", "/run/data")
+
+
 def train_and_die(request: TrainingRequest, more: MoreText, kill_at: int) -> None:
     """Train, and die at the nth time that a file of the stage or of the corpus is opened, made, renamed or removed."""
     synthetic.PART_LINES = 20
@@ -246,7 +275,7 @@ def train_and_die(request: TrainingRequest, more: MoreText, kill_at: int) -> Non
         nonlocal events
         if event in ("open", "os.mkdir", "os.rename", "os.replace", "os.remove", "os.rmdir", "shutil.rmtree"):
             name = str(arguments[0])
-            events += ("backtranslation" in name or "/run/data" in name) and "tensorboard" not in name
+            events += any(part in name for part in WATCHED) and "tensorboard" not in name
             if events == kill_at > 0:
                 os.kill(os.getpid(), signal.SIGKILL)
 
@@ -261,14 +290,16 @@ def finish(processes: ForkServerContext, request: TrainingRequest, more: MoreTex
     return process.exitcode
 
 
+@pytest.mark.parametrize("has_teacher", [False, True])
 @pytest.mark.parametrize("first", [40, pytest.param(3, marks=pytest.mark.slow)])
 def test_killed_in_any_stage_a_run_ends_with_the_same_bytes(
-    processes: ForkServerContext, text: Text, first: int
+    processes: ForkServerContext, text: Text, first: int, has_teacher: bool
 ) -> None:
-    more, whole = (
-        MoreText(monolingual=[text.more_target]),
-        replace(text.pairs, output=text.pairs.output.with_name("whole")),
-    )
+    more, whole = MoreText(monolingual=[text.more_target]), with_output(text.pairs, "whole")
+    if has_teacher:
+        teacher = with_output(text.pairs, "teacher")
+        assert finish(processes, teacher, MoreText()) == 0
+        more = MoreText(monolingual=[text.more_source], teacher=str(teacher.output))
     assert finish(processes, whole, more) == 0
     places = set()
     for kill in range(60):
@@ -284,8 +315,10 @@ def test_killed_in_any_stage_a_run_ends_with_the_same_bytes(
 
 def stage_of(run: Path) -> str:
     """Return how far a run is."""
-    if (run / "backtranslation" / "synthetic.json").exists():
+    if list(run.glob("*/synthetic.json")):
         return "run"
+    if (run / "distillation").exists():
+        return "translation"
     return "translation" if (run / "backtranslation" / "reverse" / "model.safetensors").exists() else "reverse"
 
 
