@@ -132,11 +132,11 @@ def _tree_writer(
     translator: "Translator", draw: bool, dependencies: bool, as_json: bool
 ) -> "Callable[[Translation], str] | None":
     """Return what writes the trees of a parser; None if neither form was asked for."""
+    if not (draw or dependencies):
+        return None
     from multihead.text.head_rules import dependency_line
     from multihead.text.tree_drawing import draw as draw_tree
 
-    if not (draw or dependencies):
-        return None
     if as_json or not translator.parser:
         option = "--draw" if draw else "--dependencies"
         raise UsageError(f"{option} is for the trees of a parser, and excludes --json")

@@ -91,7 +91,7 @@ def test_the_first_word_waits_for_nothing_that_it_does_not_need(core: Path) -> N
     command = ["multihead", "translate", "en-de", SENTENCE]
     code = f"import sys; sys.argv = {command}; from multihead.cli.main import main; main()"
     heavy = (
-        "torch pydantic filelock rich sacrebleu sacremoses huggingface_hub lzma zipfile csv lxml "
+        "torch pydantic filelock rich sacrebleu sacremoses huggingface_hub zipfile csv lxml "
         "multihead.data.parallel_text multihead.data.readers multihead.tasks multihead.text.constituency_trees"
     )
     assert imports(core, code, heavy) == []
