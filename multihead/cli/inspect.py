@@ -132,7 +132,7 @@ def _measure_heads(
     if prune and output:
         from multihead.runs.prune import write_pruned
 
-        report = measuring.prune(translator, lines, search, report, prune)
+        report = measuring.prune(translator, lines, search, report, prune, say)
         assert translator.folder and report.pruned
         note = report.describe_pruned(test_set[0].name)
         write_pruned(translator.folder, report.pruned.removed, output, note)

@@ -119,10 +119,6 @@ class HeadReport:
     heads: list[HeadMeasure]
     pruned: Pruned | None = None
 
-    def least_important(self, n: int) -> list[Head]:
-        """Return the heads without which the references lose the least log-probability, the least important first."""
-        return [one.role.place for one in sorted(self.heads, key=lambda one: one.log_prob_drop)[:n]]
-
     def as_json(self) -> dict[str, Any]:
         heads = [
             {
@@ -209,15 +205,27 @@ def check_number(translator: Translator, n: int) -> None:
         raise UsageError(f"--prune {n}: {translator.name} has {n_heads} heads, and at least one has to remain")
 
 
-def prune(
-    translator: Translator, lines: Sequence[SampleLine], search: SearchConfig, report: HeadReport, n: int
+def prune(  # noqa: PLR0913 - a model, a test set, and what to do with both
+    translator: Translator, lines: Sequence[SampleLine], search: SearchConfig, report: HeadReport, n: int, log: Log
 ) -> HeadReport:
-    """Return the report with the effect of removing the `n` least important heads together."""
-    removed, model = report.least_important(n), _model_of(translator)
+    """Return the report with the `n` heads to remove, and the effect of removing them together.
+
+    Heads stand in for each other. So they are removed one after the other: each time the head without which the
+    references lose the least, given those that are gone.
+    """
+    model, pairs = _model_of(translator), _encode(translator, lines)
+    removed: list[Head] = []
+    with Progress(log, f"choosing {n} heads to remove") as progress:
+        while len(removed) < n:
+            left = {}
+            for head in set(heads_of(model)) - set(removed):
+                with without_heads(model, [*removed, head]):
+                    left[head] = mean_log_prob(model, pairs)
+                progress.done += len(pairs)
+            removed.append(max(sorted(left), key=lambda head: left[head]))
     with without_heads(model, removed):
-        log_prob = mean_log_prob(model, _encode(translator, lines))
-        bleu_score = _scorer(translator, lines, search)()
-    return replace(report, pruned=Pruned(removed=removed, log_prob=log_prob, bleu=bleu_score))
+        pruned = Pruned(removed=removed, log_prob=left[removed[-1]], bleu=_scorer(translator, lines, search)())
+    return replace(report, pruned=pruned)
 
 
 def _model_of(translator: Translator) -> Transformer:

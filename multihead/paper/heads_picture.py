@@ -33,7 +33,8 @@ def write_heads_picture(report: "HeadReport", path: Path) -> None:
         axes.set_yticks(range(layers), [f"layer {n + 1}" for n in range(layers)])
         axes.tick_params(length=0, labelsize=7)
         axes.spines[:].set(color="0.8", linewidth=0.5)
-    bar = figure.colorbar(image, ax=list(grid), shrink=0.8, label="nats a token lost without it")
+    bar = figure.colorbar(image, ax=list(grid), shrink=0.9)
+    bar.set_label("nats a token lost without it", fontsize=8, color=TEXT_COLOR)
     bar.outline.set_visible(False)
     bar.ax.tick_params(length=0, labelsize=7)
     title = (

@@ -10,6 +10,7 @@ import statistics
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, replace
+from itertools import cycle
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +19,7 @@ from torch import Tensor, nn
 
 from multihead.config.schema import ModelConfig
 from multihead.console import Table
-from multihead.figures import PALETTE, add_legend, new_figure, save_figure, style_axes
+from multihead.figures import PALETTE, TEXT_COLOR, new_figure, save_figure, style_axes
 from multihead.model.build import MIXERS
 from multihead.model.incremental import LayerCache
 from multihead.model.transformer import MultiHeadAttention
@@ -323,10 +324,11 @@ def _joined(values: Sequence[int]) -> str:
 
 def write_picture(measurements: Sequence[Measurement], path: Path) -> None:
     """Write a PNG of time and memory over length on logarithmic axes, where the slope of a line is its exponent."""
-    figure = new_figure(11, 4.6)
+    figure = new_figure(13, 4.6)
     left, right = figure.subplots(1, 2)
-    for one, color in zip(measurements, PALETTE, strict=False):
-        style = {"color": color, "linestyle": "-" if one.layer.in_paper else "--", "marker": "o", "markersize": 3}
+    for one, color in zip(measurements, cycle(PALETTE)):
+        line = "-" if one.layer.in_paper else ":" if one.layer.mixer in SYSTEMS else "--"
+        style = {"color": color, "linestyle": line, "marker": "o", "markersize": 3}
         left.plot(one.lengths, [1000 * seconds for seconds in one.seconds], **style, label=one.layer.name)
         right.plot(one.lengths, one.megabytes, **style)
     titles = (
@@ -338,5 +340,5 @@ def write_picture(measurements: Sequence[Measurement], path: Path) -> None:
         axes.set_yscale("log")
         axes.set_xticks(measurements[0].lengths, [str(length) for length in measurements[0].lengths])
         style_axes(axes, title=title, xlabel="length n")
-    add_legend(left)
+    figure.legend(loc="outside right center", frameon=False, fontsize=9, labelcolor=TEXT_COLOR)
     save_figure(figure, path)

@@ -18,11 +18,13 @@ from rich.console import Console
 from typer.testing import CliRunner
 
 from multihead.cli.main import app
+from multihead.config.schema import Settings
 from multihead.errors import UsageError
 from multihead.runs.request import TrainingRequest
 from multihead.runs.train import train
 from multihead.storage.checkpoints import saved_steps
 from multihead.storage.model_folder import is_published, published_step, read_config
+from multihead.tasks.task import make_task
 from multihead.training.checkpoint import load_checkpoint
 from tests.conftest import QUICK
 
@@ -139,6 +141,45 @@ def test_stopping_and_going_on_at_every_step_changes_nothing(request_: TrainingR
     for steps in (1, 2, 3, 5, 11, 12, 13, 24):
         train(replace(request_, settings={**SETTINGS, "train.steps": steps}))
     assert weights(request_) == uninterrupted
+
+
+@pytest.mark.parametrize(
+    "choice",
+    [
+        {"model.system": "neural-gpu", "model.positions": "none", "model.image_width": 2},
+        {"model.system": "memory-network"},
+        {"model.cross": "last", "model.encoder_mixer": "lstm", "model.decoder_mixer": "gru"},
+        {
+            "model.cross": "convs2s",
+            "model.n_heads": 1,
+            "model.d_k": 16,
+            "model.d_v": 16,
+            "model.encoder_mixer": "gated",
+        },
+        {"model.attention_score": "local-p"},
+        {"model.attention_score": "location"},
+    ],
+    ids=lambda choice: " ".join(map(str, choice.values())),
+)
+def test_every_system_resumes_exactly(quick_request: TrainingRequest, choice: Settings) -> None:
+    settings = {**SETTINGS, **choice, "train.steps": 6, "train.bleu_sentences": 0}
+    whole = replace(quick_request, settings=settings, output=quick_request.output.with_name("whole"))
+    train(whole)
+    in_parts = replace(quick_request, settings=settings)
+    for steps in (1, 4, 6):
+        train(replace(in_parts, settings={**settings, "train.steps": steps}))
+    assert weights(in_parts) == weights(whole)
+
+
+@pytest.mark.parametrize("name", ["add", "parse", "questions"])
+def test_a_task_resumes_exactly(tmp_path: Path, name: str) -> None:
+    task = make_task(name)
+    task = replace(task, settings={**task.settings, "train.save_every": 2, "data.batch_tokens": 512})
+    for folder, stops in (("whole", [4]), ("parts", [1, 3, 4])):
+        for steps in stops:
+            train(TrainingRequest(output=tmp_path / folder, task=task, settings={"train.steps": steps}))
+    one, other = ((tmp_path / folder / "model.safetensors").read_bytes() for folder in ("whole", "parts"))
+    assert one == other
 
 
 def test_a_full_disk_leaves_the_last_checkpoint_and_says_so(

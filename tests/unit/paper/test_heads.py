@@ -132,14 +132,24 @@ def test_a_tree_of_other_words_is_refused_with_its_line(translator: Translator) 
 # Pruning
 
 
-def test_the_least_important_heads_are_removed_together(
+def test_each_time_the_head_is_removed_without_which_the_least_is_lost(
     report: HeadReport, translator: Translator, lines: list[SampleLine]
 ) -> None:
-    pruned = prune(translator, lines, SEARCH, report, 3).pruned
+    pruned = prune(translator, lines, SEARCH, report, 2, lambda _: None).pruned
     assert pruned
-    drops = sorted(one.log_prob_drop for one in report.heads)
-    removed = {one.role.place: one.log_prob_drop for one in report.heads if one.role.place in pruned.removed}
-    assert sorted(removed.values()) == drops[:3]
+    least = min(report.heads, key=lambda one: one.log_prob_drop)
+    assert pruned.removed[0] == least.role.place
+    model = translator.models[0]
+    pairs = [
+        (translator.segmenter.encode_sentence(line.source), translator.tokenizer.encode(line.reference))
+        for line in lines
+    ]
+    left = []
+    for head in heads_of(model):
+        if head != least.role.place:
+            with without_heads(model, [least.role.place, head]):
+                left.append((mean_log_prob(model, pairs), head))
+    assert (pruned.log_prob, pruned.removed[1]) == max(left)
     assert pruned.bleu > 80
 
 
