@@ -27,6 +27,7 @@ BATCH_UNITS = 160  # two or three short sentences: a request may have to wait fo
 MERGED_BATCH_UNITS = 2400  # for an engine that is much faster with many sentences
 WAIT_PER_SECOND = 20  # a request may wait this many times as long as it takes by itself, and `Limits.max_wait`
 MAX_WAIT_SHARE = 0.8  # of the time for an answer
+MANY_TICKETS, COUNT_SECONDS = 100, 0.02  # more of them are counted no more often than this
 
 
 class Ticket:
@@ -89,6 +90,8 @@ class Batcher:
         self._pace = Pace()
         self._queue = FairQueue(self._pace, n_lanes, self._limits.batch, batch_units)
         self._tickets: dict[Ticket, None] = {}
+        self._waiting: dict[str, list[float]] = {}  # seconds of the tickets by client, when they were last counted
+        self._counted_at, self._is_outdated = 0.0, False
         self._changed = threading.Condition()
         self._is_closing = False
         self._threads = [threading.Thread(target=self._work, name=f"lane {n}", daemon=True) for n in range(n_lanes)]
@@ -113,7 +116,17 @@ class Batcher:
                 raise Overloaded(f"too many requests are waiting; try again in {again:.0f} seconds", again)
             ticket = Ticket(self, client, seconds)
             self._tickets[ticket] = None
+            self._waiting.setdefault(client, []).append(seconds)
             return ticket
+
+    @property
+    def n_admitted(self) -> int:
+        """How many requests have a place in the queue."""
+        return len(self._tickets)
+
+    def n_admitted_of(self, client: str) -> int:
+        """Return how many requests of a client have a place in the queue, as last counted."""
+        return len(self._waiting.get(client, ()))
 
     def is_full_for(self, client: str, n_units: int) -> bool:
         """Return whether `admit` would refuse a request with the usual search settings now."""
@@ -131,15 +144,19 @@ class Batcher:
         limit = min(
             MAX_WAIT_SHARE * self._limits.seconds, self._limits.max_wait + WAIT_PER_SECOND * seconds / self._n_cores
         )
-        of_client: dict[str, float] = {}
-        own = seconds
-        for ticket in self._tickets:
-            if ticket.client == client:
-                own += min(seconds, ticket.seconds)
-            else:
-                of_client[ticket.client] = of_client.get(ticket.client, 0.0) + ticket.seconds
-        total = own + sum(min(own, other) for other in of_client.values())
+        waiting = self._waiting_by_client()
+        own = seconds + sum(min(seconds, other) for other in waiting.get(client, ()))
+        total = own + sum(min(own, sum(others)) for name, others in waiting.items() if name != client)
         return (total - seconds) / self._n_cores - limit
+
+    def _waiting_by_client(self) -> dict[str, list[float]]:
+        """Return the expected seconds of all requests. Many of them are not counted again for every refusal."""
+        now = time.monotonic()
+        if self._is_outdated and (len(self._tickets) < MANY_TICKETS or now > self._counted_at + COUNT_SECONDS):
+            self._waiting, self._counted_at, self._is_outdated = {}, now, False
+            for ticket in self._tickets:
+                self._waiting.setdefault(ticket.client, []).append(ticket.seconds)
+        return self._waiting
 
     def _submit(self, job: Job) -> Future[list[Any]]:
         if not job.items:
@@ -148,6 +165,7 @@ class Batcher:
         with self._changed:
             size = CALL_UNITS * len(job.items) if job.search is None else units(job.items)
             job.remaining = self._pace.seconds(size, job.kind)
+            self._is_outdated = True
             self._queue.add(job)
             self._changed.notify()
         job.future.add_done_callback(lambda _: self._drop(job))
@@ -162,6 +180,7 @@ class Batcher:
             job.future.cancel()
         with self._changed:
             self._tickets.pop(ticket, None)
+            self._is_outdated = True
 
     def close(self, seconds: float) -> bool:
         """Accept no more work, finish what is queued and end the threads; return True if that was done in time."""
@@ -176,23 +195,30 @@ class Batcher:
     # In the threads
 
     def _work(self) -> None:
-        while batch := self._next_batch():
-            start = time.monotonic()
+        free_since = time.monotonic()
+        while found := self._next_batch(free_since):
+            batch, start = found
             results = self._run(batch)
-            self._finish(batch, time.monotonic() - start)
+            # What a lane does between two batches, such as waiting for a busy event loop, is part of the second one.
+            free_since = time.monotonic()
+            self._finish(batch, free_since - start)
             for (job, index), result in zip(batch.jobs, results, strict=True):
                 _deliver(job, index, result)
             self._on_batch(len(batch.jobs))
 
-    def _next_batch(self) -> Batch | None:
-        """Wait for work; return None if the batcher is closed and there will be none."""
+    def _next_batch(self, free_since: float) -> tuple[Batch, float] | None:
+        """Wait for work, and return it with the time since when there was work for this lane.
+
+        Return None if the batcher is closed and there will be none.
+        """
         with self._changed:
             while True:
                 batch = self._queue.take()
                 if batch.jobs or (self._is_closing and not self._queue):
                     self._changed.notify()  # there may be work for another lane, or it can end too
-                    return batch if batch.jobs else None
+                    return (batch, free_since) if batch.jobs else None
                 self._changed.wait()
+                free_since = time.monotonic()
 
     def _run(self, batch: Batch) -> Sequence[Any]:
         """Return a result for each sentence, or the error."""
@@ -218,6 +244,7 @@ class Batcher:
             self._queue.finish(batch, seconds)
             for job, index in batch.jobs:
                 job.remaining = max(0.0, job.remaining - self._pace.seconds(job.units(index), kind))
+            self._is_outdated = True
 
 
 def _deliver(job: Job, index: int, result: object) -> None:

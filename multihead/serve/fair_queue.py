@@ -2,7 +2,8 @@
 
 This is start-time fair queueing. Every client has a clock that advances by the time its sentences take, and the client
 whose clock is behind goes first. A client that was idle starts at the clock of the server, so it cannot save up time.
-Among the requests of a client, the one that has used the least time goes first, so a short request overtakes long ones.
+Among the requests of a client, one with little left to do goes first: a short request overtakes long ones, and new
+requests do not keep one that is half done from its end.
 
 A sentence cannot be interrupted, and a long one may take seconds. There are therefore two lanes more than cores. One is
 reserved for clients that have nothing under way, another also admits small requests of other clients. One client alone
@@ -36,8 +37,8 @@ class Job:
     translate: Callable[..., Sequence[Any]] | None = None  # the direction of a model of several
     future: Future[list[Any]] = field(default_factory=Future)
     remaining: float = 0.0  # seconds that the sentences without a result are expected to take
-    used: float = 0.0  # seconds of the model's time, or expected ones for sentences under way
     n_taken: int = 0
+    n_units_left: int = 0  # of the sentences that are not under way; set when it is added to the queue
     results: dict[int, Any] = field(default_factory=dict)
     is_small: bool = field(init=False)
 
@@ -48,6 +49,11 @@ class Job:
     @property
     def kind(self) -> Kind:
         return (self.search[0].beam, self.search[1]) if self.search else None
+
+    @property
+    def size_class(self) -> int:
+        """About how much is left to do. Small requests are all alike, so that they are answered in their order."""
+        return max(SMALL_UNITS, self.n_units_left).bit_length()
 
     def units(self, index: int) -> int:
         return CALL_UNITS if self.search is None else SENTENCE_UNITS + len(self.items[index])
@@ -108,6 +114,7 @@ class FairQueue:
             client = self._clients[job.client] = _Client(self._clock)
         if not client.jobs and not client.n_lanes:  # its clock is kept while it is ahead
             client.clock = max(client.clock, self._clock)
+        job.n_units_left = sum(map(job.units, range(len(job.items))))
         client.jobs.append(job)
 
     def remove(self, job: Job) -> None:
@@ -145,7 +152,6 @@ class FairQueue:
             self._is_calling = False
         correction = (seconds - batch.seconds) / max(1, batch.n_units)
         for job, index in batch.jobs:
-            job.used += correction * job.units(index)
             self._clients[job.client].clock += correction * job.units(index)
         if not self.n_busy and not self:
             self._clients.clear()  # nobody is left to share the time with
@@ -159,7 +165,7 @@ class FairQueue:
                 for job in client.jobs
                 if (not batch.jobs or batch.may_have(job)) and self._may_use_lane(client, job, n_free)
             )
-            if job := min(allowed, key=lambda job: job.used, default=None):
+            if job := min(allowed, key=lambda job: job.size_class, default=None):
                 return job
         return None
 
@@ -174,9 +180,9 @@ class FairQueue:
         client = self._clients[job.client]
         self._clock = max(self._clock, client.clock)
         client.clock += seconds
-        job.used += seconds
         batch.jobs.append((job, job.n_taken))
         batch.seconds += seconds
+        job.n_units_left -= job.units(job.n_taken)
         job.n_taken += 1
         if job.n_taken == len(job.items):
             client.jobs.remove(job)

@@ -17,13 +17,14 @@ from multihead.serve.app import AppState
 from multihead.serve.middleware import HEADERS
 
 RECEIVE_SECONDS = 20.0  # from the first byte of a request to its last
-SEND_SECONDS = 20.0  # for a client to read an answer, and a second more for each SEND_BYTES_PER_SECOND of it
-SEND_BYTES_PER_SECOND = 20_000
+READ_SECONDS = 20.0  # in which a client must read READ_BYTES of an answer, or the rest of it
+READ_BYTES = 400_000
 LINGER_SECONDS = 2.0  # for a client to read why it is disconnected
 MAX_CONNECTIONS = 2000  # including idle ones
 MAX_CONNECTIONS_PER_CLIENT = 1500  # so that no client can take all of them
 MAX_LINGERING = 100  # connections beyond the limit that are told so; more are closed at once
-QUICK_BYTES = 2000  # of a request that may be refused unread
+QUICK_BYTES = 10_000  # of a request that may be refused unread
+MAX_BACKLOG = 32  # requests that the event loop may have read, but not admitted or answered, before it refuses some
 
 _QUICK = re.compile(rb"POST /translate HTTP/1\.1\r\n((?:[!-9;-~]+:[ -~\t]*\r\n)+)\r\n")
 _LENGTH = re.compile(rb"^content-length:[ \t]*(\d{1,4})[ \t]*\r$", re.IGNORECASE | re.MULTILINE)
@@ -48,6 +49,7 @@ class Connections:
     def __init__(self, state: AppState, has_proxies: bool) -> None:
         self.state, self.has_proxies = state, has_proxies
         self.of_client: Counter[str] = Counter()
+        self.under_way: Counter[str] = Counter()  # requests of a client that were read and not answered
         self.n_lingering = 0
         self._refused = state.metrics.requests.labels("/translate", "503")
 
@@ -65,13 +67,31 @@ class Connections:
         if not self.of_client[client]:
             del self.of_client[client]
 
-    def refuses(self, data: bytes, client: str) -> bool:
-        """Return whether data is one complete small request that the queue has no room for, and count it.
+    def begin(self, client: str) -> None:
+        """Count a request that was read."""
+        self.under_way[client] += 1
 
-        With API keys or behind a proxy, only the request itself says whose it is.
+    def end(self, client: str) -> None:
+        """Count a request that was answered or given up."""
+        self.under_way[client] -= 1
+        if not self.under_way[client]:
+            del self.under_way[client]
+
+    def has_backlog_of(self, client: str) -> bool:
+        """Return whether the event loop has more to do than it can soon, and this client has its share of that."""
+        service = self.state.service
+        if service is None or self.under_way.total() - service.n_admitted <= MAX_BACKLOG:
+            return False
+        own = self.under_way[client] - service.n_admitted_of(client)
+        return own * len(self.under_way) >= MAX_BACKLOG
+
+    def refuses(self, data: bytes, client: str) -> bool:
+        """Return whether data is one complete small request that there is no room for, and count it.
+
+        With API keys or behind a proxy, only the request itself says whose it is, and so for which place in the queue.
         """
         service = self.state.service
-        if service is None or self.state.access.keys or self.has_proxies or len(data) > QUICK_BYTES:
+        if service is None or len(data) > QUICK_BYTES:
             return False
         head = _QUICK.match(data)
         if not head or _SPECIAL.search(head[1]):
@@ -80,7 +100,10 @@ class Connections:
         if len(lengths) != 1 or head[1].lower().count(b"content-length") != 1:
             return False
         n_bytes = int(lengths[0])
-        if head.end() + n_bytes != len(data) or not service.is_full_for(client, n_bytes):
+        if head.end() + n_bytes != len(data):
+            return False
+        is_known = not self.state.access.keys and not self.has_proxies
+        if not self.has_backlog_of(client) and not (is_known and service.is_full_for(client, n_bytes)):
             return False
         self._refused.inc()
         return True
@@ -94,6 +117,7 @@ class DeadlineProtocol(H11Protocol):
     _sending: asyncio.TimerHandle | None = None
     _is_counted = False
     _is_lingering = False
+    _is_under_way = False
     _network = ""
 
     def connection_made(self, transport: Any) -> None:
@@ -121,9 +145,20 @@ class DeadlineProtocol(H11Protocol):
         if self.conn.their_state is h11.DONE:  # the request is complete
             self._cancel_receiving()
 
+    def handle_events(self) -> None:
+        super().handle_events()
+        if self.conn.their_state is h11.DONE and not self._is_under_way:
+            self._is_under_way = True
+            self.shared.begin(self._network)
+
+    def on_response_complete(self) -> None:
+        self._end_request()
+        super().on_response_complete()  # which goes on with a request that was sent meanwhile
+
     def connection_lost(self, exc: Exception | None) -> None:
         self._cancel_receiving()
         self._cancel_sending()
+        self._end_request()
         if self._is_counted:
             self.shared.close(self._network)
         elif self._is_lingering:
@@ -133,12 +168,28 @@ class DeadlineProtocol(H11Protocol):
     def pause_writing(self) -> None:
         super().pause_writing()
         if self._sending is None:
-            seconds = SEND_SECONDS + self.transport.get_write_buffer_size() / SEND_BYTES_PER_SECOND
-            self._sending = self.loop.call_later(seconds, self.transport.abort)
+            self._expect_reading()
+
+    def _expect_reading(self) -> None:
+        """Disconnect the client after a while unless it keeps reading: its answer takes up memory."""
+        unread = self.transport.get_write_buffer_size()
+
+        def check() -> None:
+            if self.transport.get_write_buffer_size() > unread - READ_BYTES:
+                self.transport.abort()
+            else:
+                self._expect_reading()
+
+        self._sending = self.loop.call_later(READ_SECONDS, check)
 
     def resume_writing(self) -> None:
         super().resume_writing()
         self._cancel_sending()
+
+    def _end_request(self) -> None:
+        if self._is_under_way:
+            self._is_under_way = False
+            self.shared.end(self._network)
 
     def _refuse_connection(self) -> None:
         """Say why, and read what the client sends for a moment: closing at once could destroy the answer."""

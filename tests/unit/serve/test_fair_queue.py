@@ -163,3 +163,13 @@ def test_what_is_removed_is_not_taken_and_clients_are_forgotten() -> None:
     for n in range(1000):
         server.run_until(server.add(f"client {n}", "a"))
     assert len(server.queue._clients) < 10
+
+
+def test_a_request_that_is_nearly_done_is_finished_before_new_ones_of_its_size() -> None:
+    """Otherwise a client that keeps asking would have many requests half done, and none in time."""
+    server = Server(n_lanes=1)
+    first = server.add("a", *["sentence"] * 20)
+    for _ in range(4):
+        server.step()
+    later = [server.add("a", *["sentence"] * 20) for _ in range(5)]
+    assert server.run_until(first) < min(server.run_until(job) for job in later)

@@ -1,20 +1,23 @@
 """Connections: their number, what is refused unread, and clients that do not read."""
 
+import asyncio
 import socket
 import time
 from collections.abc import Callable, Iterator
 
 import pytest
+import uvicorn
+from starlette.types import Receive, Scope, Send
 
 from multihead.config.schema import SearchConfig
 from multihead.serve import protocol
 from multihead.serve.access import Access
 from multihead.serve.app import AppState
 from multihead.serve.options import Limits
-from multihead.serve.protocol import OVERLOADED, Connections
+from multihead.serve.protocol import OVERLOADED, Connections, protocol_of
 from multihead.serve.service import Service
 from multihead.translation.translator import Translator
-from tests.unit.serve.conftest import Process
+from tests.unit.serve.conftest import Process, in_a_loop
 
 BODY = b'{"q":"Hello.","source":"en","target":"de"}'
 
@@ -54,7 +57,7 @@ def test_a_small_request_is_refused_unread_if_its_client_has_no_room(full: Conne
         request("content-length : 42"),
         request("content-length: 42", " folded: line"),
         request("x: y"),
-        request("content-length: 5000", body=b"x" * 5000),
+        request("content-length: 20000", body=b"x" * 20_000),
         b"POST /translate HTTP/1.0\r\ncontent-length: 42\r\n\r\n" + BODY,
     ],
 )
@@ -150,3 +153,72 @@ def test_a_connection_beyond_the_limit_is_told_why(start: Start) -> None:
             if client.recv(1000).startswith(b"HTTP/1.1 200"):
                 return
         assert time.monotonic() < deadline
+
+
+ANSWER = b"x" * 8_000_000  # more than the buffers of a connection hold
+
+
+async def large_answer(scope: Scope, receive: Receive, send: Send) -> None:
+    await send({"type": "http.response.start", "status": 200, "headers": [(b"content-length", b"8000000")]})
+    await send({"type": "http.response.body", "body": ANSWER})
+
+
+async def bytes_read(pause: float) -> int:
+    """How much of the answer a client gets that pauses after the first bytes."""
+    config = uvicorn.Config(
+        large_answer, port=0, http=protocol_of(AppState(), False), lifespan="off", log_level="error"
+    )
+    server = uvicorn.Server(config)
+    serving = asyncio.create_task(server._serve())
+    while not server.started:
+        await asyncio.sleep(0.01)
+    reader, writer = await asyncio.open_connection(*server.servers[0].sockets[0].getsockname(), limit=1000)
+    writer.write(b"GET / HTTP/1.1\r\nhost: x\r\n\r\n")
+    n_read = 0
+    try:
+        while n_read < len(ANSWER) and (data := await reader.read(400_000)):
+            n_read += len(data)
+            await asyncio.sleep(pause)
+            pause = 0.0
+    except ConnectionResetError:
+        pass
+    writer.close()
+    server.should_exit = True
+    await serving
+    return n_read
+
+
+@pytest.mark.parametrize(("pause", "is_slow"), [(0.0, False), (3.0, True)])
+def test_a_client_that_does_not_read_is_disconnected(
+    pause: float, is_slow: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its answer takes up memory."""
+    monkeypatch.setattr(protocol, "READ_SECONDS", 0.5)
+    n_read = in_a_loop(lambda: bytes_read(pause))
+    assert (n_read < len(ANSWER)) == is_slow
+
+
+def test_a_client_is_refused_once_the_event_loop_has_its_share_to_do(en_de: Translator) -> None:
+    """Requests wait there, too: unread, or on their way to the queue."""
+    state = AppState()
+    state.service = Service([en_de], Limits())
+    shared = Connections(state, has_proxies=False)
+    for _ in range(protocol.MAX_BACKLOG + 1):
+        shared.begin("greedy")
+    assert shared.refuses(request(), "greedy")
+    assert not shared.refuses(request(), "other")
+    shared.end("greedy")
+    assert not shared.refuses(request(), "greedy")
+    assert state.service.close(10)
+
+
+@pytest.mark.long
+def test_requests_are_counted_until_they_are_answered_or_given_up(start: Start) -> None:
+    """Otherwise a server would refuse more and more."""
+    served = start()
+    for _ in range(2 * protocol.MAX_BACKLOG):
+        with connect(served) as client:  # closed before it is answered
+            client.sendall(request())
+    for _ in range(2 * protocol.MAX_BACKLOG):
+        assert served.get("/health").status_code == 200
+    assert served.translate("Hello.").status_code == 200
