@@ -174,7 +174,9 @@ def test_every_system_resumes_exactly(quick_request: TrainingRequest, choice: Se
 @pytest.mark.parametrize("name", ["add", "parse", "questions"])
 def test_a_task_resumes_exactly(tmp_path: Path, name: str) -> None:
     task = make_task(name)
-    task = replace(task, settings={**task.settings, "train.save_every": 2, "data.batch_tokens": 512})
+    few = replace(task.text, train=list(task.text.train)[:300], valid=list(task.text.valid or [])[:20])
+    settings = {**task.settings, "train.save_every": 2, "train.validate_every": 2, "data.batch_tokens": 512}
+    task = replace(task, text=few, settings=settings)
     for folder, stops in (("whole", [4]), ("parts", [1, 3, 4])):
         for steps in stops:
             train(TrainingRequest(output=tmp_path / folder, task=task, settings={"train.steps": steps}))
