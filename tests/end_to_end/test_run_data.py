@@ -12,13 +12,14 @@ import pytest
 from multihead.config.resolve import configure
 from multihead.config.schema import OLD_DATA_SETTINGS, DataConfig, Settings
 from multihead.data.parallel_text import from_files
-from multihead.data.prepare import TRAINING_ONLY_FIELDS, preparation_settings, prepare
+from multihead.data.prepare import DIRECTION_FIELDS, TRAINING_ONLY_FIELDS, preparation_settings, prepare
 from multihead.data.shards import CorpusSummary, read_summary
 from multihead.errors import UsageError, UserError
 from multihead.model.weights import load_model
 from multihead.runs.request import TrainingRequest
 from multihead.runs.train import train
 from multihead.storage import files
+from multihead.storage.checksums import CHECKSUM_FILE
 from multihead.storage.files import content_sum
 from multihead.storage.model_folder import published_step, read_config, replace_config
 from tests.conftest import QUICK, copy_or_reverse, write_pairs
@@ -62,6 +63,7 @@ def vocab_size(folder: Path) -> int:
 
 
 def as_by_an_older_version(folder: Path) -> None:
+    (folder / CHECKSUM_FILE).unlink()
     path = folder / "corpus.json"
     document = json.loads(path.read_text(encoding="utf-8"))
     path.write_text(json.dumps({name: value for name, value in document.items() if name not in SINCE}))
@@ -113,9 +115,9 @@ def test_the_configuration_of_a_run_says_how_its_prepared_corpus_was_made(tmp_pa
 
 
 def test_every_setting_that_matters_to_a_corpus_is_recorded(p1: Path) -> None:
-    """A field that is added to DataConfig belongs to the corpus unless corpus.py says that it does not."""
+    """A field that is added to DataConfig belongs to the corpus unless prepare.py says that it does not."""
     fields = {field.name for field in dataclasses.fields(DataConfig)}
-    assert read_summary(p1).settings.keys() == fields - TRAINING_ONLY_FIELDS
+    assert read_summary(p1).settings.keys() == fields - TRAINING_ONLY_FIELDS - DIRECTION_FIELDS
     assert fields > TRAINING_ONLY_FIELDS
 
 
