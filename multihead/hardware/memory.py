@@ -18,6 +18,7 @@ DECODER_WIDTHS = 1.7  # a decoder layer has a second attention
 BYTES_PER_INNER_UNIT = 4  # for each token and unit of d_ff
 
 _PROC_MEMORY = Path("/proc/meminfo")  # Linux
+_PROC_STATUS = Path("/proc/self/status")
 _GROUPS = (  # of containers, in versions 2 and 1 of control groups: the limit, what is in use, statistics
     ("memory.max", "memory.current", "memory.stat"),
     ("memory/memory.limit_in_bytes", "memory/memory.usage_in_bytes", "memory/memory.stat"),
@@ -39,6 +40,12 @@ def keep_freed_memory() -> None:
 
 def peak_memory_mb() -> float:
     """Return the peak memory of this process; 0 if the system does not report it."""
+    if _PROC_STATUS.exists():  # getrusage would also count what the parent had when it started this process
+        peak = re.search(
+            r"^VmHWM:\s+(\d+) kB$", _PROC_STATUS.read_text(encoding="ascii", errors="replace"), re.MULTILINE
+        )
+        if peak:
+            return int(peak[1]) * 1024 / 1e6
     try:
         import resource
     except ImportError:  # Windows

@@ -24,7 +24,7 @@ MAX_CONNECTIONS = 2000  # including idle ones
 MAX_CONNECTIONS_PER_CLIENT = 1500  # so that no client can take all of them
 MAX_LINGERING = 100  # connections beyond the limit that are told so; more are closed at once
 QUICK_BYTES = 10_000  # of a request that may be refused unread
-MAX_BACKLOG = 32  # requests that the event loop may have read, but not admitted or answered, before it refuses some
+MAX_BACKLOG = 128  # requests that the event loop may have read, but not admitted or answered, before it refuses some
 
 _QUICK = re.compile(rb"POST /translate HTTP/1\.1\r\n((?:[!-9;-~]+:[ -~\t]*\r\n)+)\r\n")
 _LENGTH = re.compile(rb"^content-length:[ \t]*(\d{1,4})[ \t]*\r$", re.IGNORECASE | re.MULTILINE)

@@ -15,6 +15,7 @@ import multihead
 from multihead.cli.main import app
 from multihead.config.schema import ENGINES
 from multihead.interop.formats import export
+from multihead.storage.model_folder import replace_config
 from multihead.text.tokenizer import SubwordTokenizer
 from tests.unit.serve.conftest import client_of
 
@@ -58,7 +59,7 @@ def imported(their_folder: Path) -> Path:
     run("import", their_folder, "--output", folder)
     document = json.loads((folder / "config.json").read_text(encoding="utf-8"))
     document["model"]["max_len"], document["data"]["max_length"] = MOST_TOKENS, MOST_TOKENS - 1
-    (folder / "config.json").write_text(json.dumps(document), encoding="utf-8")
+    replace_config(folder, json.dumps(document))
     return folder
 
 

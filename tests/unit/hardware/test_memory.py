@@ -22,6 +22,18 @@ ROOM_MB = 8  # what the allocator and the profilers of tests may still add
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="Windows does not say how much memory was used")
 
 
+def grown_peak(n_bytes: int) -> tuple[float, float]:
+    """The peaks of a process that had this much memory for a while, and of a new process that it starts."""
+    bytearray(b"x") * n_bytes
+    return peak_memory_mb(), run_in_subprocess(peak_memory_mb)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="reads the peak from /proc")
+def test_the_peak_of_a_process_is_its_own_and_not_that_of_its_parent() -> None:
+    parent, child = run_in_subprocess(grown_peak, 2_000_000_000)
+    assert child < 1000 < parent
+
+
 def train_200_steps(folder: Path) -> tuple[float, float]:
     config = configure(QUICK, {"model.vocab_size": 4000, "data.batch_tokens": 500})
     keep_freed_memory()
