@@ -17,6 +17,7 @@ from multihead.translation.engines.torch_engine import TorchEngine
 from tests.conftest import QUICK, segments_of
 from tests.unit.translation.test_search import make
 
+WARM_UP = 150  # batches until every thread has allocated what it keeps
 ROOM_MB = 8  # what the allocator and the profilers of tests may still add
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="Windows does not say how much memory was used")
@@ -39,9 +40,9 @@ def train_200_steps(folder: Path) -> tuple[float, float]:
     keep_freed_memory()
     trainer = Trainer(config, random_corpus(folder, 4000, length=20), SubwordTokenizer.learn(["a b c"], 300))
     peaks = []
-    for step in range(1, 251):
+    for step in range(1, WARM_UP + 201):
         trainer.step()
-        if step in (50, 250):
+        if step in (WARM_UP, WARM_UP + 200):
             peaks.append(peak_memory_mb())
     return peaks[0], peaks[1]
 
@@ -49,13 +50,13 @@ def train_200_steps(folder: Path) -> tuple[float, float]:
 def translate_200_batches() -> tuple[float, float]:
     keep_freed_memory()
     engine, rng, peaks = TorchEngine([make()]), random.Random(1), []
-    for batch in range(1, 251):
+    for batch in range(1, WARM_UP + 201):
         lengths = [rng.randint(1, 12) for _ in range(rng.randint(1, 20))]
         engine.search(
             segments_of([[rng.randrange(4, 31) for _ in range(length)] for length in lengths]),
             SearchConfig(max_extra=8),
         )
-        if batch in (50, 250):
+        if batch in (WARM_UP, WARM_UP + 200):
             peaks.append(peak_memory_mb())
     return peaks[0], peaks[1]
 
