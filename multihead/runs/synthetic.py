@@ -29,7 +29,7 @@ from multihead.translation.engines.choose import name_batch_engine
 from multihead.translation.targets import Targets
 from multihead.translation.translator import Translator, load
 
-PART_LINES = 1000  # a killed translation repeats at most so many
+PART_LINES = 1000  # after a kill, at most this many lines are translated again
 JOB = "job.json"  # what a folder of parts belongs to
 
 

@@ -38,7 +38,7 @@ class Batch:
         return self._map(lambda tensor: tensor.to(device, non_blocking=True))
 
     def pin_memory(self) -> "Batch":
-        """Return the batch in memory that a GPU copies from by itself."""
+        """Return the batch in pinned memory, from which a GPU copies without waiting for the CPU."""
         return self._map(Tensor.pin_memory)
 
     def _map(self, function: Callable[[Tensor], Tensor]) -> "Batch":
