@@ -7,6 +7,7 @@ Linux is what we test on. The other branches follow the documentation of the sys
 import ctypes
 import os
 import sys
+import threading
 from pathlib import Path
 
 _STILL_ACTIVE, _QUERY_INFORMATION = 259, 0x1000  # of the Windows API
@@ -64,6 +65,13 @@ def remove_link(path: Path) -> None:
     """Remove a link if there is one, and not what it points to."""
     if is_link(path):
         path.unlink()
+
+
+def lower_thread_priority(niceness: int) -> None:
+    """Let other threads go before this one and those that it starts; on Linux only, where threads have priorities."""
+    if sys.platform == "linux":
+        thread = threading.get_native_id()
+        os.setpriority(os.PRIO_PROCESS, thread, os.getpriority(os.PRIO_PROCESS, thread) + niceness)
 
 
 def process_exists(process: int) -> bool:

@@ -16,7 +16,7 @@ from multihead.config.schema import SearchConfig
 from multihead.serve.errors import Overloaded, ShuttingDown
 from multihead.serve.fair_queue import CALL_UNITS, Batch, FairQueue, Job
 from multihead.serve.options import Limits
-from multihead.serve.pace import Kind, Pace, units
+from multihead.serve.pace import DEFAULT_BEAM, Kind, Pace, units
 from multihead.translation.translator import Translation
 
 Value = TypeVar("Value")
@@ -128,25 +128,31 @@ class Batcher:
         """Return how many requests of a client have a place in the queue, as last counted."""
         return len(self._waiting.get(client, ()))
 
-    def is_full_for(self, client: str, n_units: int) -> bool:
-        """Return whether `admit` would refuse a request with the usual search settings now."""
-        with self._changed:
-            return self._excess_seconds(client, self._pace.seconds(n_units, (SearchConfig().beam, False))) > 0
+    def is_full_for(self, client: str, n_units: int, n_coming: int = 0, n_coming_of_others: int = 0) -> bool:
+        """Return whether `admit` would refuse a request with the usual search settings, after others that are coming.
 
-    def _excess_seconds(self, client: str, seconds: float) -> float:
+        Those are requests that were read and are not admitted yet, by this client and by others. They count as much as
+        this one: if they did not, many requests would be let in for the same free place.
+        """
+        with self._changed:
+            seconds = self._pace.seconds(n_units, (DEFAULT_BEAM, False))
+            return self._excess_seconds(client, seconds, n_coming, n_coming_of_others) > 0
+
+    def _excess_seconds(self, client: str, seconds: float, n_coming: int = 0, n_coming_of_others: int = 0) -> float:
         """Return how much longer than it may a request would wait.
 
         Until it is done, each request of the same client gets as much time as it, or all that the other one needs, and
         each other client as much as this one.
         """
-        if not self._tickets:
+        if not self._tickets and not n_coming + n_coming_of_others:
             return 0.0
         limit = min(
             MAX_WAIT_SHARE * self._limits.seconds, self._limits.max_wait + WAIT_PER_SECOND * seconds / self._n_cores
         )
         waiting = self._waiting_by_client()
-        own = seconds + sum(min(seconds, other) for other in waiting.get(client, ()))
+        own = seconds * (1 + n_coming) + sum(min(seconds, other) for other in waiting.get(client, ()))
         total = own + sum(min(own, sum(others)) for name, others in waiting.items() if name != client)
+        total += seconds * n_coming_of_others
         return (total - seconds) / self._n_cores - limit
 
     def _waiting_by_client(self) -> dict[str, list[float]]:

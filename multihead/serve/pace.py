@@ -4,7 +4,6 @@ import re
 from collections.abc import Iterable, Sequence
 
 SENTENCE_UNITS = 40  # what a sentence costs beside its characters: a short one takes as long as 40 more characters
-SENTENCE_CHARACTERS = 100  # about as many as a sentence has, where a text is not read
 FIRST_GUESS = 1 / 4000  # seconds per unit before anything is measured
 DEFAULT_BEAM = 4
 MEMORY = 0.98  # weight of what was measured before, per batch: about the last 50 batches count

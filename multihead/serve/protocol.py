@@ -5,9 +5,11 @@ to /translate before they are parsed. Everything else takes the usual way throug
 """
 
 import asyncio
+import json
 import re
 from collections import Counter
 from typing import Any
+from urllib.parse import parse_qsl
 
 import h11
 from uvicorn.protocols.http.h11_impl import H11Protocol
@@ -15,6 +17,7 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 from multihead.serve.access import network_of
 from multihead.serve.app import AppState
 from multihead.serve.middleware import HEADERS
+from multihead.serve.service import Service
 
 RECEIVE_SECONDS = 20.0  # from the first byte of a request to its last
 READ_SECONDS = 20.0  # in which a client must read READ_BYTES of an answer, or the rest of it
@@ -41,6 +44,16 @@ def _refusal(message: str, *more: str) -> bytes:
 
 OVERLOADED = _refusal("too many requests are waiting; try again in 1 seconds")
 TOO_MANY_CONNECTIONS = _refusal("too many connections", "connection: close")
+
+
+def _texts(body: bytes) -> list[str]:
+    """Return the texts of a JSON or form body; none if it is wrong, which the route will say."""
+    try:
+        q = json.loads(body)["q"] if body.startswith(b"{") else dict(parse_qsl(body.decode()))["q"]
+    except (ValueError, RecursionError, KeyError):
+        return []
+    texts = q if isinstance(q, list) else [q]
+    return texts if all(isinstance(text, str) for text in texts) else []
 
 
 class Connections:
@@ -77,14 +90,6 @@ class Connections:
         if not self.under_way[client]:
             del self.under_way[client]
 
-    def has_backlog_of(self, client: str) -> bool:
-        """Return whether the event loop has more to do than it can soon, and this client has its share of that."""
-        service = self.state.service
-        if service is None or self.under_way.total() - service.n_admitted <= MAX_BACKLOG:
-            return False
-        own = self.under_way[client] - service.n_admitted_of(client)
-        return own * len(self.under_way) >= MAX_BACKLOG
-
     def refuses(self, data: bytes, client: str) -> bool:
         """Return whether data is one complete small request that there is no room for, and count it.
 
@@ -99,14 +104,22 @@ class Connections:
         lengths = _LENGTH.findall(head[1])
         if len(lengths) != 1 or head[1].lower().count(b"content-length") != 1:
             return False
-        n_bytes = int(lengths[0])
-        if head.end() + n_bytes != len(data):
+        if head.end() + int(lengths[0]) != len(data):
             return False
-        is_known = not self.state.access.keys and not self.has_proxies
-        if not self.has_backlog_of(client) and not (is_known and service.is_full_for(client, n_bytes)):
+        if not self._has_no_room_for(data[head.end() :], client, service):
             return False
         self._refused.inc()
         return True
+
+    def _has_no_room_for(self, body: bytes, client: str, service: Service) -> bool:
+        # What was read and has no place in the queue yet, by this client and by all.
+        n_coming = max(0, self.under_way[client] - service.n_admitted_of(client))
+        n_in_all = max(n_coming, self.under_way.total() - service.n_admitted)
+        if n_in_all > MAX_BACKLOG and n_coming * len(self.under_way) >= MAX_BACKLOG:  # and this client has its share
+            return True
+        is_known = not self.state.access.keys and not self.has_proxies
+        texts = _texts(body) if is_known else []
+        return bool(texts) and service.is_full_for(client, texts, n_coming, n_in_all - n_coming)
 
 
 class DeadlineProtocol(H11Protocol):

@@ -1,5 +1,6 @@
 """The server process: socket, loading of models, and a shutdown that loses no request."""
 
+import gc
 import logging
 import signal
 import socket
@@ -22,12 +23,14 @@ from multihead.serve.middleware import LOG, MAX_HEADER_BYTES
 from multihead.serve.options import ServerOptions
 from multihead.serve.protocol import MAX_CONNECTIONS, protocol_of
 from multihead.serve.service import Service
+from multihead.system import lower_thread_priority
 from multihead.translation.translator import load
 
 if sys.platform != "win32":
     import resource
 
 SWITCH_SECONDS = 0.001  # after which a thread that runs Python yields to the event loop
+MODEL_NICENESS = 4  # of the threads that translate; the event loop has 0
 SPARE_FILES = 200  # descriptors beside those of connections
 
 
@@ -119,7 +122,12 @@ def _listen(host: str, port: int) -> socket.socket:
 
 
 def _load(state: AppState, models: Sequence[str], options: ServerOptions, process: "_Process", log: Log) -> None:
-    """Load the models while /health already answers; an error ends the process."""
+    """Load the models while /health already answers; an error ends the process.
+
+    The threads of the models start here and have the lower priority of this one, so that the event loop can accept and
+    refuse requests while they use all cores.
+    """
+    lower_thread_priority(MODEL_NICENESS)
     try:
         n_lanes = n_threads() + RESERVED_LANES
         translators = [load(model, engine=options.engine, concurrent_searches=n_lanes) for model in models]
@@ -128,6 +136,8 @@ def _load(state: AppState, models: Sequence[str], options: ServerOptions, proces
         process.problem = error
         process.should_exit = True
         return
+    gc.collect()
+    gc.freeze()  # a collection that visits the models and modules, which stay, stops the event loop for 50 ms
     state.service = service
     pairs = ", ".join(f"{source} to {target}" for source, target in service.directions)
     log(f"ready: {pairs}")

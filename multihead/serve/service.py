@@ -24,7 +24,7 @@ from multihead.serve.errors import BadRequest
 from multihead.serve.languages import Detection, Detector, ModelDetector, has_letters, model_detector
 from multihead.serve.lessons import Lesson, Page
 from multihead.serve.options import AUTO, Limits
-from multihead.serve.pace import SENTENCE_CHARACTERS, SENTENCE_UNITS, estimated_units
+from multihead.serve.pace import SENTENCE_UNITS, estimated_units
 from multihead.serve.text_threads import TextThreads
 from multihead.text.language import name_of
 from multihead.text.sentences import join_translations
@@ -250,10 +250,10 @@ class Service:
     def n_admitted_of(self, client: str) -> int:
         return sum(batcher.n_admitted_of(client) for batcher in self.batchers)
 
-    def is_full_for(self, client: str, n_characters: int) -> bool:
-        """Return whether a request of this size would be refused, whatever its languages are."""
-        size = n_characters + SENTENCE_UNITS * (1 + n_characters // SENTENCE_CHARACTERS)
-        return all(batcher.is_full_for(client, size) for batcher in self.batchers)
+    def is_full_for(self, client: str, texts: Sequence[str], n_coming: int, n_coming_of_others: int) -> bool:
+        """Return whether a request to translate these texts would be refused, whatever its languages are."""
+        size = estimated_units(texts)
+        return all(batcher.is_full_for(client, size, n_coming, n_coming_of_others) for batcher in self.batchers)
 
     # Attention
 

@@ -4,6 +4,7 @@ import ctypes
 import os
 import subprocess
 import sys
+import threading
 from pathlib import Path
 
 import pytest
@@ -23,6 +24,24 @@ def test_a_link_replaces_a_link_and_leaves_the_folders(tmp_path: Path) -> None:
     system.remove_link(tmp_path / "one")  # a folder is no link
     assert sorted(path.name for path in tmp_path.iterdir()) == ["one", "two"]
     assert not system.is_link(tmp_path / "missing")
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="threads have priorities of their own on Linux")
+def test_a_thread_and_those_it_starts_let_the_others_go_first() -> None:
+    niceness: list[int] = []
+
+    def start_another() -> None:
+        system.lower_thread_priority(3)
+        thread = threading.Thread(target=lambda: niceness.append(os.getpriority(os.PRIO_PROCESS, 0)))
+        thread.start()
+        thread.join()
+
+    before = os.getpriority(os.PRIO_PROCESS, 0)
+    lowered = threading.Thread(target=start_another)
+    lowered.start()
+    lowered.join()
+    assert niceness == [min(19, before + 3)]
+    assert os.getpriority(os.PRIO_PROCESS, 0) == before
 
 
 def test_a_process_exists_until_it_has_ended() -> None:

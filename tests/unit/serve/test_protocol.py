@@ -1,6 +1,7 @@
 """Connections: their number, what is refused unread, and clients that do not read."""
 
 import asyncio
+import json
 import socket
 import time
 from collections.abc import Callable, Iterator
@@ -14,6 +15,7 @@ from multihead.serve import protocol
 from multihead.serve.access import Access
 from multihead.serve.app import AppState
 from multihead.serve.options import Limits
+from multihead.serve.pace import estimated_units
 from multihead.serve.protocol import OVERLOADED, Connections, protocol_of
 from multihead.serve.service import Service
 from multihead.translation.translator import Translator
@@ -42,6 +44,16 @@ def full(en_de: Translator) -> Iterator[Connections]:
 def test_a_small_request_is_refused_unread_if_its_client_has_no_room(full: Connections) -> None:
     assert full.refuses(request(), "a")
     assert not full.refuses(request(), "b")
+
+
+def test_a_form_is_refused_unread_like_json(full: Connections) -> None:
+    form = b"q=Hello.&source=en&target=de"
+    assert full.refuses(request(f"content-length: {len(form)}", body=form), "a")
+
+
+@pytest.mark.parametrize("body", [b"{}", b'{"q": 1}', b'{"q": [1]}', b'["q"]', b"{", b"x", b"\xff", b'{"q": []}'])
+def test_a_request_that_is_wrong_is_read_to_say_so(full: Connections, body: bytes) -> None:
+    assert not full.refuses(request(f"content-length: {len(body)}", body=body), "a")
 
 
 @pytest.mark.parametrize(
@@ -209,6 +221,23 @@ def test_a_client_is_refused_once_the_event_loop_has_its_share_to_do(en_de: Tran
     assert not shared.refuses(request(), "other")
     shared.end("greedy")
     assert not shared.refuses(request(), "greedy")
+    assert state.service.close(10)
+
+
+def test_what_is_not_refused_unread_is_not_refused_later(en_de: Translator) -> None:
+    """Requests on their way to the queue count as if they were in it: else many would be let in for one free place."""
+    state = AppState()
+    state.service = Service([en_de], Limits(max_wait=0.5))
+    shared = Connections(state, has_proxies=False)
+    n_read = 0
+    while not shared.refuses(request(), "a"):
+        shared.begin("a")
+        n_read += 1
+    assert 10 < n_read < protocol.MAX_BACKLOG
+    batcher, text = state.service.directions["en", "de"].batcher, json.loads(BODY)["q"]
+    tickets = [batcher.admit("a", estimated_units([text]), SearchConfig()) for _ in range(n_read)]
+    assert shared.refuses(request(), "a")
+    assert len(tickets) == n_read
     assert state.service.close(10)
 
 
