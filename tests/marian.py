@@ -50,11 +50,25 @@ class TheirModel:
     def eos_id(self) -> int:
         return int(self.model.config.eos_token_id)
 
-    def places(self) -> list[int]:
-        """Their id for each of ours: pad, unk, start, which is pad, and end come first, all else in its order."""
-        vocabulary = self.tokenizer.get_vocab()
-        symbols = [vocabulary[name] for name in ("<pad>", "<unk>", "<pad>", "</s>")]
-        return symbols + [id for id in sorted(vocabulary.values()) if id not in symbols]
+    def places(self) -> dict[int, int]:
+        """Their id of a source piece for each of ours."""
+        return self._places(self.tokenizer.encoder)
+
+    def target_places(self) -> dict[int, int]:
+        """Their id of a target piece for each of ours; the same, unless the vocabularies are separate."""
+        return self._places(self._target_vocabulary)
+
+    def _places(self, vocabulary: dict[str, int]) -> dict[int, int]:
+        """Pad, unk, start, which is pad, and end come first; then those of the source, then those of the target."""
+        symbols = ["<pad>", "<unk>", "<pad>", "</s>"]
+        both = [sorted(one, key=one.__getitem__) for one in (self.tokenizer.encoder, self._target_vocabulary)]
+        others = [piece for piece in dict.fromkeys([*both[0], *both[1]]) if piece not in symbols]
+        return {id: vocabulary[piece] for id, piece in enumerate([*symbols, *others]) if piece in vocabulary}
+
+    @property
+    def _target_vocabulary(self) -> dict[str, int]:
+        found: dict[str, int] = getattr(self.tokenizer, "target_encoder", self.tokenizer.encoder)
+        return found
 
     def translate(self, text: str, beam: int, limit: int) -> str:
         """With `limit` tokens at most, the end symbol counted."""
@@ -69,22 +83,28 @@ class TheirModel:
         return str(self.tokenizer.decode(ids[0], skip_special_tokens=True))
 
 
-def opus_folder(
+def opus_folder(  # noqa: PLR0913  # what folders differ in
     folder: Path,
     *,
     codes: Iterable[str] = (),
+    n_target: int = 0,
     dtype: torch.dtype = torch.float32,
     stored: Iterable[str] = (),
     change: Callable[[dict[str, Tensor]], object] = lambda tensors: None,
     **shape: Any,
 ) -> TheirModel:
-    """`stored` tensors are written although transformers computes them, and `change` changes what is written."""
+    """`stored` tensors are written although transformers computes them, and `change` changes what is written.
+
+    With `n_target`, the target has a vocabulary of its own, of so many pieces.
+    """
     import transformers
 
-    vocabulary = write_vocabulary(folder, codes)
+    vocabulary = write_separate_vocabularies(folder, n_target) if n_target else write_vocabulary(folder, codes)
     size: dict[str, Any] = {"d_model": 16, "max_position_embeddings": 128, "scale_embedding": True}
     for stack in ("encoder", "decoder"):
         size |= {f"{stack}_layers": 2, f"{stack}_attention_heads": 2, f"{stack}_ffn_dim": 24}
+    if n_target:
+        size |= {"decoder_vocab_size": n_target, "share_encoder_decoder_embeddings": False}
     ids = {"vocab_size": len(vocabulary), "pad_token_id": vocabulary["<pad>"], "eos_token_id": 0}
     ids |= {"decoder_start_token_id": ids["pad_token_id"], "forced_eos_token_id": 0}
     torch.manual_seed(5)
@@ -126,13 +146,31 @@ def write_vocabulary(folder: Path, codes: Iterable[str] = ()) -> dict[str, int]:
     return vocabulary
 
 
+def write_separate_vocabularies(folder: Path, n_target: int) -> dict[str, int]:
+    """source.spm, target.spm, vocab.json and target_vocab.json; the control symbols have the same ids in both."""
+    folder.mkdir(parents=True)
+    symbols = ["</s>", "<unk>", "<pad>"]
+    vocabularies = []
+    for name, file, texts, size in (
+        ("source", "vocab", SENTENCES, 80),
+        ("target", "target_vocab", TRANSLATIONS, n_target),
+    ):
+        model = learn_spm(tuple(texts), size)  # of its control symbols, <s> is left out; <pad> is added
+        (folder / f"{name}.spm").write_bytes(model)
+        pieces = [*symbols, *(piece for piece in pieces_of(model) if piece not in ("<s>", *symbols))]
+        vocabularies.append({piece: id for id, piece in enumerate(pieces)})
+        (folder / f"{file}.json").write_text(json.dumps(vocabularies[-1]), encoding="utf-8")
+    (folder / "tokenizer_config.json").write_text('{"separate_vocabs": true}', encoding="utf-8")
+    return vocabularies[0]
+
+
 @functools.cache
-def learn_spm(texts: tuple[str, ...]) -> bytes:
+def learn_spm(texts: tuple[str, ...], size: int = 80) -> bytes:
     import sentencepiece
 
     written = BytesIO()
     sentencepiece.SentencePieceTrainer.train(
-        sentence_iterator=iter(texts), model_writer=written, vocab_size=80, model_type="unigram", minloglevel=2
+        sentence_iterator=iter(texts), model_writer=written, vocab_size=size, model_type="unigram", minloglevel=2
     )
     return written.getvalue()
 

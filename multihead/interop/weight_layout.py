@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Iterator
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -89,23 +90,50 @@ def pad_heads(name: str, array: Array, config: ModelConfig, width: int) -> Array
     The padding is zero and changes no product. Scores are divided by the root of the wider head, so queries are scaled
     to make up for it.
     """
+    old = InnerSizes(config.n_heads, config.d_k, config.d_v, config.d_ff)
+    return resize_layer(name, array, old, old._replace(d_k=width, d_v=width))
+
+
+class InnerSizes(NamedTuple):
+    """The sizes inside of the sub-layers, which no other sub-layer sees."""
+
+    n_heads: int
+    d_k: int
+    d_v: int
+    d_ff: int
+
+
+def resize_layer(name: str, array: Array, old: InnerSizes, new: InnerSizes) -> Array:
+    """Return a weight or bias of a sub-layer with other inner sizes, and any other array unchanged.
+
+    What is added is zero and changes no output. Its gradients are zero, so that training keeps it zero, and it can be
+    removed again. Scores are divided by the root of d_k, so queries are scaled to make up for it.
+    """
     match name.rpartition(".")[2]:
         case "w_q":
-            return _append_zeros(array, config.d_k, width) * math.sqrt(width / config.d_k)
+            scale = math.sqrt(new.d_k / old.d_k)
+            return _resize(array, (old.n_heads, old.d_k), (new.n_heads, new.d_k)) * scale
         case "w_k":
-            return _append_zeros(array, config.d_k, width)
+            return _resize(array, (old.n_heads, old.d_k), (new.n_heads, new.d_k))
         case "w_v":
-            return _append_zeros(array, config.d_v, width)
+            return _resize(array, (old.n_heads, old.d_v), (new.n_heads, new.d_v))
         case "w_o" if array.ndim == 2:
-            return _append_zeros(array.T, config.d_v, width).T
+            return _resize(array.T, (old.n_heads, old.d_v), (new.n_heads, new.d_v)).T
+        case "w_1":
+            return _resize(array, (1, old.d_ff), (1, new.d_ff))
+        case "w_2" if array.ndim == 2:
+            return _resize(array.T, (1, old.d_ff), (1, new.d_ff)).T
     return array
 
 
-def _append_zeros(array: Array, old: int, new: int) -> Array:
-    """Append zeros to every `old` rows, so that there are `new` of them."""
-    heads = array.reshape(-1, old, *array.shape[1:])  # H K D, or H K for a bias
-    padded = np.pad(heads, [(0, 0), (0, new - old)] + [(0, 0)] * (heads.ndim - 2))
-    return padded.reshape(-1, *array.shape[1:])
+def _resize(array: Array, old: tuple[int, int], new: tuple[int, int]) -> Array:
+    """Return rows of so many groups of so many rows with other numbers; added rows are zero."""
+    if old == new:
+        return array
+    n_groups, n_rows = np.minimum(old, new)
+    resized = np.zeros((*new, *array.shape[1:]), array.dtype)  # H K D, or H K for a bias
+    resized[:n_groups, :n_rows] = array.reshape(*old, *array.shape[1:])[:n_groups, :n_rows]
+    return resized.reshape(-1, *array.shape[1:])
 
 
 def sines_before_cosines(d_model: int) -> NDArray[np.int64]:

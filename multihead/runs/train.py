@@ -80,7 +80,7 @@ def _make_trainer(request: TrainingRequest, group: ProcessGroup, log: Log, start
         f"{count_parameters(trainer.model) / 1e6:.1f} million parameters, {len(trainer.train_shards):,} pairs, "
         f"{trainer.device.type}, {precision_name(trainer.precision)}{processes}"
     )
-    log(describe_export_support(run_config.model))
+    log(describe_export_support(run_config.model, request.output))
     return trainer
 
 

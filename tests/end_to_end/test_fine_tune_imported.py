@@ -200,8 +200,8 @@ def test_ids_of_targets_are_those_of_transformers_with_real_vocabularies(name: s
 def tokenizer_of(folder: Path) -> tuple[SubwordTokenizer, list[int]]:
     files = MarianFolder(folder)
     vocabulary = read_vocabulary(files)
-    places = map_vocabulary(read_config(files), vocabulary).marian_ids
-    return vocabulary.tokenizer(places), places
+    mapping = map_vocabulary(read_config(files), vocabulary)
+    return vocabulary.tokenizer(mapping.pieces), mapping.target_ids
 
 
 def real_sentences(language: str) -> list[str]:

@@ -182,4 +182,4 @@ def tokenizer_of(name: str) -> SubwordTokenizer:
 
     folder = MarianFolder(real(name))
     vocabulary = read_vocabulary(folder)
-    return vocabulary.tokenizer(map_vocabulary(read_config(folder), vocabulary).marian_ids)
+    return vocabulary.tokenizer(map_vocabulary(read_config(folder), vocabulary).pieces)

@@ -19,12 +19,14 @@ from multihead.interop.marian.format import (
     SHARED,
     SOURCE,
     TARGET,
+    MarianConfig,
     VocabularyMapping,
     layers,
-    original_vocabulary,
     permute_model_axis,
+    read_original,
+    stack_of,
 )
-from multihead.interop.weight_layout import pad_heads, read_weights, sines_before_cosines
+from multihead.interop.weight_layout import InnerSizes, read_weights, resize_layer, sines_before_cosines
 from multihead.storage.arrays import Arrays, write_arrays
 from multihead.storage.files import atomic_directory, check_writable
 from multihead.storage.model_folder import WEIGHTS, ModelFolder
@@ -32,16 +34,19 @@ from multihead.text.target_languages import target_piece
 from multihead.text.tokenizer import BOS_ID, EOS_ID, PAD_ID, SPECIAL_TOKENS, UNK_ID
 
 GENERATION = "generation_config.json"
+STACKS = ("encoder", "decoder")
 
 
-def unsupported_by_marian(config: ModelConfig) -> str | None:
-    """Return why Marian cannot express this shape, or None if it can."""
+def unsupported_by_marian(config: ModelConfig, is_imported: bool = False) -> str | None:
+    """Return why Marian cannot express this shape, or None if it can; the heads of an imported model are its own."""
     if config.variants:
         return f"Marian does not support {config.variants[0]}"
     if config.norm != "post":
         return "requires model.norm=post"
     if config.positions != "sinusoidal":
         return "requires model.positions=sinusoidal"
+    if is_imported:
+        return None
     if config.d_model % config.n_heads or max(config.d_k, config.d_v) > config.d_model // config.n_heads:
         return (
             f"heads of Marian share d_model among them, and {config.n_heads} heads of width "
@@ -53,18 +58,24 @@ def unsupported_by_marian(config: ModelConfig) -> str | None:
 def export_marian(model: ModelFolder, output: Path) -> None:
     """Write a folder for `transformers.MarianMTModel.from_pretrained`, with a tokenizer and a model card.
 
-    An imported model gets the files of its vocabulary back.
+    An imported model gets its shape and the files of its vocabulary back.
     """
     config, origin = model.config, model.path / ORIGIN
-    if reason := unsupported_by_marian(config.model):
+    if reason := unsupported_by_marian(config.model, is_imported=origin.is_dir()):
         raise UserError(reason)
     check_writable(output, GENERATION, "a Marian export")
-    vocabulary = original_vocabulary(origin) or VocabularyMapping.native(config.model.vocab_size)
     tokenizer = model.tokenizer()
+    if origin.is_dir():
+        original, vocabulary = read_original(origin)
+        _check_original(config.model, original, vocabulary, origin)
+        shape = {stack: original.inner_sizes(stack) for stack in STACKS}
+    else:
+        vocabulary = VocabularyMapping.native(tokenizer.pieces())
+        shape = dict.fromkeys(STACKS, _native_sizes(config.model))
     with atomic_directory(output) as temporary:
-        weights = _marian_weights(config.model, read_weights(model), vocabulary)
+        weights = _marian_weights(config.model, read_weights(model), vocabulary, shape)
         write_arrays(temporary / WEIGHTS, weights, {"format": "pt"})
-        _write_json(temporary / "config.json", _marian_config(config.model, vocabulary))
+        _write_json(temporary / "config.json", _marian_config(config.model, vocabulary, shape))
         _write_json(temporary / GENERATION, _generation(config.model, vocabulary))
         if vocabulary.is_native:
             (temporary / "tokenizer.json").write_text(tokenizer.json_with_eos(), encoding="utf-8")
@@ -76,45 +87,61 @@ def export_marian(model: ModelFolder, output: Path) -> None:
         (temporary / "README.md").write_text(_card(output.name, config), encoding="utf-8")
 
 
-def _marian_weights(config: ModelConfig, weights: Arrays, vocabulary: VocabularyMapping) -> Arrays:
-    order, width = sines_before_cosines(config.d_model), config.d_model // config.n_heads
-    native_ids = np.argsort(vocabulary.marian_ids, kind="stable")
-    input_ids = native_ids  # of the decoder
+def _check_original(config: ModelConfig, original: MarianConfig, vocabulary: VocabularyMapping, origin: Path) -> None:
+    found = (config.vocab_size, config.n_heads, config.d_k, config.d_v, config.d_ff)
+    if found != (len(vocabulary.pieces), *original.common_sizes):
+        raise UserError(f"{origin} is damaged: it does not have the vocabulary or the shape of the model")
+
+
+def _native_sizes(config: ModelConfig) -> InnerSizes:
+    """Return the sizes of a model that Multihead trained: narrow heads are widened."""
+    width = config.d_model // config.n_heads
+    return InnerSizes(config.n_heads, width, width, config.d_ff)
+
+
+def _marian_weights(
+    config: ModelConfig, weights: Arrays, vocabulary: VocabularyMapping, shape: Mapping[str, InnerSizes]
+) -> Arrays:
+    order = sines_before_cosines(config.d_model)
+    source_ids, target_ids = map(vocabulary.native_ids, (vocabulary.source_ids, vocabulary.target_ids))
+    input_ids = target_ids  # of the decoder
     if vocabulary.start_is_padding:
-        native_ids = native_ids[native_ids != BOS_ID]
         # Marian starts with its padding token, whose embedding has no other use; training changes ours.
-        input_ids = np.where(native_ids == PAD_ID, BOS_ID, native_ids)
+        input_ids = np.where(target_ids == PAD_ID, BOS_ID, target_ids)
     arrays: Arrays = {}
+    sizes = InnerSizes(config.n_heads, config.d_k, config.d_v, config.d_ff)
     for marian_name, native_name in layers(config.encoder_layers, config.decoder_layers):
-        for kind in ("weight", "bias"):
-            array = weights.get(f"{native_name}.{kind}", np.zeros(config.d_model, np.float32))
-            if ".w_" in native_name and f"{native_name}.{kind}" in weights:
-                array = pad_heads(native_name, array, config, width)
-            arrays[f"{marian_name}.{kind}"] = permute_model_axis(f"{native_name}.{kind}", array, order)
-    embeddings = {SHARED: "source"} if config.tie_embeddings == "all" else {SOURCE: "source", TARGET: "target"}
-    for marian_name, side in embeddings.items():
-        ids = native_ids if marian_name == SOURCE else input_ids
-        arrays[marian_name] = weights[f"{side}_embedding.weight"][ids][:, order]
+        for name, kind in ((f"{native_name}.{kind}", kind) for kind in ("weight", "bias")):
+            array = np.zeros(config.d_model, np.float32)  # of attention without biases
+            if name in weights:
+                array = resize_layer(native_name, weights[name], sizes, shape[stack_of(native_name)])
+            arrays[f"{marian_name}.{kind}"] = permute_model_axis(name, array, order)
+    if config.tie_embeddings == "all":
+        arrays[SHARED] = weights["source_embedding.weight"][input_ids][:, order]
+    else:
+        arrays[SOURCE] = weights["source_embedding.weight"][source_ids][:, order]
+        arrays[TARGET] = weights["target_embedding.weight"][input_ids][:, order]
     if config.tie_embeddings == "none":
-        arrays[OUTPUT] = weights["output.weight"][native_ids][:, order]
+        arrays[OUTPUT] = weights["output.weight"][target_ids][:, order]
     bias = weights.get("output.bias", np.zeros(config.vocab_size, np.float32))
-    arrays[OUTPUT_BIAS] = bias[native_ids][None]
+    arrays[OUTPUT_BIAS] = bias[target_ids][None]
     return arrays
 
 
-def _marian_config(config: ModelConfig, vocabulary: VocabularyMapping) -> dict[str, object]:
-    n_pieces = len(set(vocabulary.marian_ids))
+def _marian_config(
+    config: ModelConfig, vocabulary: VocabularyMapping, shape: Mapping[str, InnerSizes]
+) -> dict[str, object]:
     both = {
         f"{stack}_{name}": value
-        for stack in ("encoder", "decoder")
-        for name, value in {"attention_heads": config.n_heads, "ffn_dim": config.d_ff, "layerdrop": 0.0}.items()
+        for stack, sizes in shape.items()
+        for name, value in {"attention_heads": sizes.n_heads, "ffn_dim": sizes.d_ff, "layerdrop": 0.0}.items()
     }
     return {
         "architectures": ["MarianMTModel"],
         "model_type": "marian",
         "is_encoder_decoder": True,
-        "vocab_size": n_pieces,
-        "decoder_vocab_size": n_pieces,
+        "vocab_size": len(vocabulary.native_ids(vocabulary.source_ids)),
+        "decoder_vocab_size": len(vocabulary.native_ids(vocabulary.target_ids)),
         "d_model": config.d_model,
         "encoder_layers": config.encoder_layers,
         "decoder_layers": config.decoder_layers,

@@ -76,6 +76,10 @@ class MarianFolder:
             raise UserError(f"{self.path}/tokenizer_config.json: {DIRECTIONS} is not a list of names such as en-de")
         return found
 
+    def has_separate_vocabularies(self) -> bool:
+        """Return whether target_vocab.json has the pieces of the target language, as transformers reads them."""
+        return bool(self._tokenizer_settings().get("separate_vocabs"))
+
     def _tokenizer_settings(self) -> dict[str, Any]:
         return self.json("tokenizer_config.json") if self.has("tokenizer_config.json") else {}
 

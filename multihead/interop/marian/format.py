@@ -1,12 +1,16 @@
 """Hugging Face Marian, the format of OPUS-MT: the paper's Transformer under other names.
 
-The differences are converted exactly in both directions: sines precede cosines, special tokens have other ids, the
-decoder starts with the padding token, and attention and logits always have biases, zero if necessary. An imported model
-keeps the files of its vocabulary in `marian/`, so that an export restores them.
+The differences are converted in both directions: sines precede cosines, special tokens have other ids, the decoder
+starts with the padding token, and attention and logits always have biases, zero if necessary. Two things that our
+shapes do not have are filled up with zeros, which change no output and stay zero in training: a stack with fewer or
+narrower heads or a smaller ffn_dim than the other one, and, if the vocabularies are separate, the embedding that a
+piece of one language would have in the other. An imported model keeps its configuration and the files of its vocabulary
+in `marian/`, so that an export restores them.
 """
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 from typing import Annotated
 
@@ -17,13 +21,16 @@ from pydantic.dataclasses import dataclass as checked_dataclass
 from multihead.config.fields import format_validation_error
 from multihead.errors import UserError
 from multihead.interop.marian.folder import MarianFolder
-from multihead.interop.marian.vocabulary import Vocabulary, read_vocabulary
+from multihead.interop.marian.vocabulary import UNKNOWN, Vocabulary, read_vocabulary
+from multihead.interop.weight_layout import InnerSizes
 from multihead.storage.arrays import Array
 from multihead.storage.model_folder import what_else
-from multihead.text.tokenizer import BOS_ID, EOS_ID, PAD_ID
+from multihead.text.tokenizer import BOS_ID, EOS_ID, PAD_ID, SPECIAL_TOKENS
 
 ORIGIN = "marian"  # folder in an imported model, with the files below
-ORIGINALS = ("config.json", "vocab.json", "source.spm", "target.spm", "tokenizer_config.json")
+ORIGINALS = ("config.json", "vocab.json", "target_vocab.json", "source.spm", "target.spm", "tokenizer_config.json")
+MISSING = -1  # the id of a piece in the vocabulary of the language that does not have it
+MAX_PADDING = 16  # times the numbers in a stack; a small file could ask for any amount
 MAX_TOKENS = 511  # of a sentence that is not split: Marian reads up to 512 with the end symbol
 
 Names = dict[str, str]  # module of Marian -> our module
@@ -63,6 +70,11 @@ def layers(encoder_layers: int, decoder_layers: int) -> Iterator[tuple[str, str]
         for n in range(n_layers):
             for marian_name, native_name in table.items():
                 yield f"model.{stack}.layers.{n}.{marian_name}", f"{stack}.{n}.{native_name}"
+
+
+def stack_of(native_name: str) -> str:
+    """Return the stack that one of our modules belongs to."""
+    return native_name.partition(".")[0]
 
 
 def permute_model_axis(name: str, array: Array, order: Array) -> Array:
@@ -106,24 +118,36 @@ class MarianConfig:
     add_final_layer_norm: bool = False
 
     @property
-    def tie(self) -> str:
-        if not self.tie_word_embeddings or not self.scale_embedding:
-            return "none"
-        return "all" if self.share_encoder_decoder_embeddings else "target"
+    def target_vocab_size(self) -> int:
+        return self.decoder_vocab_size or self.vocab_size
+
+    def inner_sizes(self, stack: str) -> InnerSizes:
+        """Return the sizes of the encoder's or decoder's layers."""
+        is_encoder = stack == "encoder"
+        n_heads = self.encoder_attention_heads if is_encoder else self.decoder_attention_heads
+        width = self.d_model // n_heads
+        return InnerSizes(n_heads, width, width, self.encoder_ffn_dim if is_encoder else self.decoder_ffn_dim)
+
+    @property
+    def common_sizes(self) -> InnerSizes:
+        """The least sizes that the layers of both stacks fit into."""
+        return InnerSizes(*map(max, self.inner_sizes("encoder"), self.inner_sizes("decoder")))
 
     @property
     def unsupported_reason(self) -> str | None:
         """Why this model cannot be imported, or None."""
-        stacks_differ = (self.encoder_attention_heads, self.encoder_ffn_dim) != (
-            self.decoder_attention_heads,
-            self.decoder_ffn_dim,
-        )
+        heads = (self.encoder_attention_heads, self.decoder_attention_heads)
+        ffn_dims = (self.encoder_ffn_dim, self.decoder_ffn_dim)
         for wrong, reason in (
-            (stacks_differ, "encoder and decoder differ in the number of heads or in ffn_dim"),
-            (self.d_model % self.encoder_attention_heads, "d_model is not a multiple of the number of heads"),
+            (any(self.d_model % number for number in heads), "d_model is not a multiple of the number of heads"),
             (
-                self.decoder_vocab_size not in (None, self.vocab_size),
-                "source and target have separate vocabularies",
+                any(max(pair) > MAX_PADDING * min(pair) for pair in (heads, ffn_dims)),
+                f"encoder and decoder differ by more than {MAX_PADDING} times in the number of heads or in ffn_dim",
+            ),
+            (
+                self.share_encoder_decoder_embeddings and self.target_vocab_size != self.vocab_size,
+                f"{self.vocab_size} source pieces and {self.target_vocab_size} target pieces cannot share their "
+                "embeddings",
             ),
             (self.activation_function not in ACTIVATIONS, f"the activation is {self.activation_function}"),
             (self.normalize_before, "LayerNorm precedes the sub-layers"),
@@ -158,45 +182,76 @@ def read_config(files: MarianFolder) -> MarianConfig:
 class VocabularyMapping:
     """How our ids map to those of Marian, and the ids of special tokens there."""
 
-    marian_ids: list[int]  # by native id
+    pieces: list[str]  # by native id
+    source_ids: list[int]  # of Marian by native id, or MISSING
+    target_ids: list[int]  # the same, unless the vocabularies are separate
     start_id: int  # first input of the decoder
     pad_id: int
     eos_id: int
     is_native: bool = False  # the ids are the same
 
     @property
+    def is_separate(self) -> bool:
+        return self.source_ids != self.target_ids
+
+    @property
     def start_is_padding(self) -> bool:
         """Whether Marian has no start token; ours is then a copy of its padding token."""
         return self.start_id == self.pad_id
 
+    def native_ids(self, marian_ids: list[int]) -> Array:
+        """Return our ids in the order of those of Marian, given `source_ids` or `target_ids`."""
+        order = np.argsort(marian_ids, kind="stable")[marian_ids.count(MISSING) :]
+        return order[order != BOS_ID] if self.start_is_padding else order
+
     @staticmethod
-    def native(vocab_size: int) -> "VocabularyMapping":
-        ids = list(range(vocab_size))
-        return VocabularyMapping(marian_ids=ids, start_id=BOS_ID, pad_id=PAD_ID, eos_id=EOS_ID, is_native=True)
+    def native(pieces: list[str]) -> "VocabularyMapping":
+        ids = list(range(len(pieces)))
+        return VocabularyMapping(
+            pieces=pieces, source_ids=ids, target_ids=ids, start_id=BOS_ID, pad_id=PAD_ID, eos_id=EOS_ID, is_native=True
+        )
 
 
 def map_vocabulary(config: MarianConfig, vocabulary: Vocabulary) -> VocabularyMapping:
-    """Put the special tokens first, as in our vocabularies, and keep the order of all other pieces."""
-    pad_id, eos_id, start_id, unk_id = (
-        config.pad_token_id,
-        config.eos_token_id,
-        config.decoder_start_token_id,
-        vocabulary.unk_id,
+    """Put the special tokens first, as in our vocabularies, and keep the order of all other pieces.
+
+    With separate vocabularies, those of the source come before those that only the target has.
+    """
+    pad_id, eos_id, start_id = config.pad_token_id, config.eos_token_id, config.decoder_start_token_id
+    sides = (vocabulary.source_pieces, vocabulary.target_pieces)
+    symbols, target_symbols = ([pad_id, side.index(UNKNOWN), start_id, eos_id] for side in sides)
+    for side, ids in zip(sides, (symbols, target_symbols), strict=True):
+        if max(ids) >= len(side) or len({pad_id, ids[1], eos_id}) < 3 or start_id in (ids[1], eos_id):
+            raise UserError(f"the ids of the padding, unknown, start and end tokens cannot be {ids}")
+    if any(sides[0][id] != sides[1][id] for id in (pad_id, start_id, eos_id)):
+        raise UserError(
+            f"the ids of the padding, start and end tokens, {[pad_id, start_id, eos_id]}, are different pieces in "
+            "vocab.json and target_vocab.json"
+        )
+    numbers = [
+        {piece: id for id, piece in enumerate(side) if id not in ids}
+        for side, ids in zip(sides, (set(symbols), set(target_symbols)), strict=True)
+    ]
+    others = list(dict.fromkeys(chain(*numbers)))
+    source_ids, target_ids = (
+        [*ids, *(side.get(piece, MISSING) for piece in others)]
+        for ids, side in zip((symbols, target_symbols), numbers, strict=True)
     )
-    symbols = [pad_id, unk_id, start_id, eos_id]
-    if max(symbols) >= len(vocabulary) or len({pad_id, unk_id, eos_id}) < 3 or start_id in (unk_id, eos_id):
-        raise UserError(f"the ids of the padding, unknown, start and end tokens cannot be {symbols}")
-    marian_ids = symbols + [id for id in range(len(vocabulary)) if id not in set(symbols)]
-    if vocabulary.is_native and marian_ids != list(range(len(vocabulary))):
+    if vocabulary.is_native and source_ids != list(range(len(sides[0]))):
         raise UserError(f"the special tokens of tokenizer.json are not those of config.json, {symbols}")
     return VocabularyMapping(
-        marian_ids=marian_ids, start_id=start_id, pad_id=pad_id, eos_id=eos_id, is_native=vocabulary.is_native
+        pieces=[*SPECIAL_TOKENS, *others],
+        source_ids=source_ids,
+        target_ids=target_ids,
+        start_id=start_id,
+        pad_id=pad_id,
+        eos_id=eos_id,
+        is_native=vocabulary.is_native,
     )
 
 
-def original_vocabulary(origin: Path) -> VocabularyMapping | None:
-    """Return the mapping of an imported model, or None if `origin` does not exist."""
-    if not origin.is_dir():
-        return None
+def read_original(origin: Path) -> tuple[MarianConfig, VocabularyMapping]:
+    """Return the configuration and the vocabulary that an imported model had in Marian."""
     folder = MarianFolder(origin)
-    return map_vocabulary(read_config(folder), read_vocabulary(folder))
+    config = read_config(folder)
+    return config, map_vocabulary(config, read_vocabulary(folder))

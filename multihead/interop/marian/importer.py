@@ -15,6 +15,7 @@ from multihead.interop.marian.folder import MarianFolder
 from multihead.interop.marian.format import (
     ACTIVATIONS,
     MAX_TOKENS,
+    MISSING,
     ORIGIN,
     ORIGINALS,
     OUTPUT,
@@ -29,11 +30,12 @@ from multihead.interop.marian.format import (
     map_vocabulary,
     permute_model_axis,
     read_config,
+    stack_of,
 )
-from multihead.interop.marian.vocabulary import read_vocabulary
-from multihead.interop.weight_layout import read_weights, sines_before_cosines
+from multihead.interop.marian.vocabulary import SOURCE_PIECES, TARGET_PIECES, Vocabulary, read_vocabulary
+from multihead.interop.weight_layout import read_weights, resize_layer, sines_before_cosines
 from multihead.model.positions import sinusoids
-from multihead.storage.arrays import Arrays
+from multihead.storage.arrays import Array, Arrays
 from multihead.storage.checksums import CHECKSUM_FILE, checksums
 from multihead.storage.files import atomic_directory, check_writable
 from multihead.storage.model_folder import WEIGHTS, ModelFolder, Provenance, read_provenance, save_model
@@ -41,6 +43,7 @@ from multihead.text.target_languages import target_ids
 from multihead.text.tokenizer import BOS_ID, PAD_ID, SubwordTokenizer
 
 IMPOSSIBLE = -1e9  # bias of a token that is never generated
+UNLIKELY = 10.0  # nats that such a token is below the bias of any other when training starts
 POSITION_TOLERANCE = 2e-3  # between a stored table of positions, in half precision, and the sinusoids
 
 
@@ -50,11 +53,10 @@ def import_marian(folder: Path, output: Path, name: str = "", commit: str | None
         check_writable(output, None, "an imported model")
     files = MarianFolder(folder)
     config, vocabulary = read_config(files), read_vocabulary(files)
-    if len(vocabulary) != config.vocab_size:
-        raise UserError(f"{folder}: {len(vocabulary)} pieces, but config.json says vocab_size {config.vocab_size}")
+    _check_sizes(config, vocabulary, folder)
     mapping = map_vocabulary(config, vocabulary)
     weights = _native_weights(config, _read_weights(files, config), mapping)
-    tokenizer = vocabulary.tokenizer(mapping.marian_ids)
+    tokenizer = vocabulary.tokenizer(mapping.pieces)
     run_config = _native_config(config, weights, mapping, files, tokenizer)
     provenance = Provenance(
         imported_from=name or folder.resolve().name,
@@ -72,6 +74,19 @@ def import_marian(folder: Path, output: Path, name: str = "", commit: str | None
             with (temporary / CHECKSUM_FILE).open("a", encoding="utf-8") as sums:
                 sums.write(checksums(originals))
         _check_readable(temporary)
+
+
+def _check_sizes(config: MarianConfig, vocabulary: Vocabulary, folder: Path) -> None:
+    if len(vocabulary.source_pieces) != config.vocab_size:
+        n_pieces = len(vocabulary.source_pieces)
+        raise UserError(f"{folder}: {n_pieces} pieces, but config.json says vocab_size {config.vocab_size}")
+    if (n_pieces := len(vocabulary.target_pieces)) != config.target_vocab_size:
+        shared = vocabulary.target_pieces is vocabulary.source_pieces
+        raise UserError(
+            f"{folder}: {SOURCE_PIECES if shared else TARGET_PIECES} has {n_pieces} pieces of the target language, but "
+            f"config.json says decoder_vocab_size {config.target_vocab_size}"
+            + (f"; with {TARGET_PIECES}, tokenizer_config.json says separate_vocabs true" if shared else "")
+        )
 
 
 def _check_readable(folder: Path) -> None:
@@ -103,17 +118,17 @@ def _read_weights(files: MarianFolder, config: MarianConfig) -> Arrays:
 
 
 def _expected_shapes(config: MarianConfig, found: Mapping[str, tuple[int, ...]]) -> dict[str, tuple[int, ...]]:
-    vocab_size, d_model, d_ff = config.vocab_size, config.d_model, config.encoder_ffn_dim
+    vocab_size, d_model = config.vocab_size, config.d_model
     shapes: dict[str, tuple[int, ...]] = {}
-    for marian_name, _ in layers(config.encoder_layers, config.decoder_layers):
-        kind = marian_name.rpartition(".")[2]
+    for marian_name, native_name in layers(config.encoder_layers, config.decoder_layers):
+        d_ff, kind = config.inner_sizes(stack_of(native_name)).d_ff, marian_name.rpartition(".")[2]
         weight: tuple[int, ...] = {"fc1": (d_ff, d_model), "fc2": (d_model, d_ff)}.get(kind, (d_model, d_model))
         shapes[f"{marian_name}.weight"] = (d_model,) if kind.endswith("norm") else weight
         shapes[f"{marian_name}.bias"] = (d_ff,) if kind == "fc1" else (d_model,)
-    for name in _embedding_names(config, found):
-        shapes[name] = (vocab_size, d_model)
+    sizes = (vocab_size, config.target_vocab_size, config.target_vocab_size)
+    shapes |= {name: (size, d_model) for name, size in zip(_embedding_names(config, found), sizes, strict=True)}
     if OUTPUT_BIAS in found:
-        shapes[OUTPUT_BIAS] = (1, vocab_size)
+        shapes[OUTPUT_BIAS] = (1, config.target_vocab_size)
     return shapes
 
 
@@ -128,41 +143,60 @@ def _check_positions(config: MarianConfig, tables: Arrays, folder: Path) -> None
     """Refuse a stored table of positions that differs from the sinusoids: our model computes them."""
     for name, table in tables.items():
         shape = (config.max_position_embeddings, config.d_model)
-        expected = sinusoids(*shape)[:, sines_before_cosines(config.d_model)]
-        if table.shape != shape or not np.allclose(table, expected, rtol=0, atol=POSITION_TOLERANCE):
+        order = sines_before_cosines(config.d_model)
+        if table.shape != shape or not np.allclose(table, sinusoids(*shape)[:, order], rtol=0, atol=POSITION_TOLERANCE):
             raise UserError(f"{folder}/model.safetensors: '{name}' are not the sinusoids of Marian")
 
 
 def _native_weights(config: MarianConfig, weights: Arrays, vocabulary: VocabularyMapping) -> Arrays:
-    order, ids = np.argsort(sines_before_cosines(config.d_model)), vocabulary.marian_ids
+    order = np.argsort(sines_before_cosines(config.d_model))
     source, target, output = _embedding_names(config, weights)
     native: Arrays = {}
     for marian_name, native_name in layers(config.encoder_layers, config.decoder_layers):
-        for name, array in ((f"{native_name}.{kind}", weights[f"{marian_name}.{kind}"]) for kind in ("weight", "bias")):
-            native[name] = permute_model_axis(name, array, order)
+        sizes = config.inner_sizes(stack_of(native_name))
+        for kind in ("weight", "bias"):
+            array = resize_layer(native_name, weights[f"{marian_name}.{kind}"], sizes, config.common_sizes)
+            native[f"{native_name}.{kind}"] = permute_model_axis(f"{native_name}.{kind}", array, order)
     scale = 1.0 if config.scale_embedding else math.sqrt(config.d_model)  # our model multiplies by the root
-    native["source_embedding.weight"] = weights[source][ids][:, order] / scale
-    if config.tie != "all":
-        native["target_embedding.weight"] = weights[target][ids][:, order] / scale
-    if config.tie == "none":
-        native["output.weight"] = weights[output][ids][:, order]
-    bias = weights[OUTPUT_BIAS][0][ids] if OUTPUT_BIAS in weights else np.zeros(len(ids), np.float32)
+    native["source_embedding.weight"] = _rows(weights[source], vocabulary.source_ids)[:, order] / scale
+    tie, target_ids = _tie(config, vocabulary), vocabulary.target_ids
+    if tie != "all":
+        native["target_embedding.weight"] = _rows(weights[target], target_ids)[:, order] / scale
+    if tie == "none":
+        native["output.weight"] = _rows(weights[output], target_ids)[:, order]
+    bias = weights[OUTPUT_BIAS][0] if OUTPUT_BIAS in weights else np.zeros(config.target_vocab_size, np.float32)
+    bias = _rows(bias, target_ids, IMPOSSIBLE)
     if vocabulary.start_is_padding:
         bias[BOS_ID] = IMPOSSIBLE
     native["output.bias"] = bias
     return _without_zero_biases(native)
 
 
-def trainable(weights: Arrays) -> Arrays:
-    """Return the weights of an imported model for training: its start token may have a tiny probability.
+def _rows(array: Array, ids: list[int], missing: float = 0.0) -> Array:
+    rows: Array = array[ids]
+    rows[np.equal(ids, MISSING)] = missing
+    return rows
 
-    With the bias of an impossible token, label smoothing would make the loss huge.
+
+def _tie(config: MarianConfig, vocabulary: VocabularyMapping) -> str:
+    """Return which embeddings share their matrix; separate vocabularies could share only numbers of rows."""
+    if not config.tie_word_embeddings or not config.scale_embedding:
+        return "none"
+    return "all" if config.share_encoder_decoder_embeddings and not vocabulary.is_separate else "target"
+
+
+def trainable(weights: Arrays) -> Arrays:
+    """Return the weights of an imported model for training: tokens that it cannot generate get a tiny probability.
+
+    They are its start token and, if the vocabularies are separate, the pieces of the source alone. With the bias of an
+    impossible token, label smoothing would make the loss huge.
     """
     bias = weights.get("output.bias")
-    if bias is None or bias[BOS_ID] != IMPOSSIBLE:
+    if bias is None or not (is_impossible := bias == IMPOSSIBLE).any():
         return weights
-    bias = bias.copy()
-    bias[BOS_ID] = bias[PAD_ID]
+    bias = np.where(is_impossible, bias[~is_impossible].min() - bias.dtype.type(UNLIKELY), bias)
+    if is_impossible[BOS_ID]:
+        bias[BOS_ID] = bias[PAD_ID]
     return {**weights, "output.bias": bias}
 
 
@@ -181,24 +215,24 @@ def _native_config(
     files: MarianFolder,
     tokenizer: SubwordTokenizer,
 ) -> RunConfig:
-    d_head = config.d_model // config.encoder_attention_heads
+    sizes = config.common_sizes
     source_lang, target_lang = files.languages()
     return configure(
         {
-            "model.vocab_size": len(vocabulary.marian_ids),
+            "model.vocab_size": len(vocabulary.pieces),
             "model.d_model": config.d_model,
-            "model.d_ff": config.encoder_ffn_dim,
+            "model.d_ff": sizes.d_ff,
             "model.encoder_layers": config.encoder_layers,
             "model.decoder_layers": config.decoder_layers,
-            "model.n_heads": config.encoder_attention_heads,
-            "model.d_k": d_head,
-            "model.d_v": d_head,
+            "model.n_heads": sizes.n_heads,
+            "model.d_k": sizes.d_k,
+            "model.d_v": sizes.d_v,
             "model.dropout": config.dropout,
             "model.max_len": config.max_position_embeddings,
             "model.activation": ACTIVATIONS[config.activation_function],
             "model.attention_bias": "encoder.0.self_attention.w_q.bias" in weights,
             "model.output_bias": "output.bias" in weights,
-            "model.tie_embeddings": config.tie,
+            "model.tie_embeddings": _tie(config, vocabulary),
             "data.tokenizer": "bpe" if vocabulary.is_native else "unigram",
             "data.unicode": "none",  # SentencePiece models have their own normalization
             "data.max_length": min(MAX_TOKENS, config.max_position_embeddings - 1),

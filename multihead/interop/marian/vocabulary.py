@@ -1,11 +1,11 @@
-"""The vocabulary of a Marian folder, two SentencePiece models with a joint list of pieces, as one tokenizer.
+"""The vocabulary of a Marian folder, two SentencePiece models and the lists of their pieces, as one tokenizer.
 
-source.spm and target.spm split text of their languages, and vocab.json numbers the pieces of both. Ours are two Unigram
-models of all pieces with the same ids, one per language; the pieces of the other language alone are marked by a prefix,
-so that no text is split into them.
+source.spm and target.spm split text of their languages, and vocab.json numbers the pieces of both, or only those of the
+source if target_vocab.json has those of the target. Ours are two Unigram models of all pieces with the same ids, one
+per language; the pieces of the other language alone are marked by a prefix, so that no text is split into them.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from typing import Any
 
@@ -26,52 +26,54 @@ UNIGRAM = 1  # SentencePiece's enum of model types
 NORMAL, USER_DEFINED, BYTE = 1, 4, 6  # and of piece types
 UNKNOWN_PENALTY = 10.0  # SentencePiece scores an unknown character this far below the least likely piece
 UNKNOWN = "<unk>"
+SOURCE_PIECES, TARGET_PIECES = "vocab.json", "target_vocab.json"
 PIECE_TAG = b"\n"  # the byte that begins a piece, and its text, in the file
 MAX_PIECE_TAGS = 2_000_000  # such bytes in a file, of which a vocabulary of 250,000 pieces has 500,000
 
 
 @dataclass(frozen=True, slots=True)
 class Vocabulary:
-    """Pieces in the order of their ids, and the models that split text into them."""
+    """The pieces of each language in the order of their ids, and the models that split text into them."""
 
-    pieces: list[str]
-    unk_id: int
+    source_pieces: list[str]
+    target_pieces: list[str]  # the same list, unless the vocabularies are separate
     source: Any = None  # ModelProto of source.spm
     target: Any = None  # ModelProto of target.spm
     native: SubwordTokenizer | None = None  # of a folder that Multihead exported
-
-    def __len__(self) -> int:
-        return len(self.pieces)
 
     @property
     def is_native(self) -> bool:
         return self.native is not None
 
-    def tokenizer(self, order: Sequence[int]) -> SubwordTokenizer:
-        """Return a tokenizer that numbers these ids of Marian from 0; the first are pad, unk, start and end."""
+    def tokenizer(self, pieces: list[str]) -> SubwordTokenizer:
+        """Return a tokenizer that numbers these pieces from 0; the first are pad, unk, start and end."""
         if self.native:
             return self.native
-        pieces = [self.pieces[id] for id in order]
-        return SubwordTokenizer(_backend(self.source, self.target, pieces), _backend(self.target, self.source, pieces))
+        of_source, of_target = set(self.source_pieces), set(self.target_pieces)
+        return SubwordTokenizer(
+            _backend(self.source, self.target, pieces, of_source), _backend(self.target, self.source, pieces, of_target)
+        )
 
 
 def read_vocabulary(folder: MarianFolder) -> Vocabulary:
     if not folder.has("source.spm") and folder.has("tokenizer.json"):
         folder.read("tokenizer.json")  # checks the size
         native = SubwordTokenizer.load(folder.file("tokenizer.json"))
-        return Vocabulary(native.pieces(), UNK_ID, native=native)
-    pieces = _read_pieces(folder)
+        pieces = native.pieces()
+        return Vocabulary(pieces, pieces, native=native)
+    source_pieces = _read_pieces(folder, SOURCE_PIECES)
+    target_pieces = _read_pieces(folder, TARGET_PIECES) if folder.has_separate_vocabularies() else source_pieces
     source, target = (_read_spm(folder, name) for name in ("source.spm", "target.spm"))
-    return Vocabulary(pieces, pieces.index(UNKNOWN), source, target)
+    return Vocabulary(source_pieces, target_pieces, source, target)
 
 
-def _read_pieces(folder: MarianFolder) -> list[str]:
-    """Return the pieces of vocab.json; their ids must be 0 … V-1."""
-    ids = folder.json("vocab.json")
+def _read_pieces(folder: MarianFolder, name: str) -> list[str]:
+    """Return the pieces of vocab.json or target_vocab.json; their ids must be 0 … V-1."""
+    ids = folder.json(name)
     if not all(type(id) is int for id in ids.values()) or sorted(ids.values()) != list(range(len(ids))):
-        raise UserError(f"{folder.path}/vocab.json does not number its {len(ids)} pieces from 0")
+        raise UserError(f"{folder.path / name} does not number its {len(ids)} pieces from 0")
     if UNKNOWN not in ids:
-        raise UserError(f"{folder.path}/vocab.json has no {UNKNOWN}")
+        raise UserError(f"{folder.path / name} has no {UNKNOWN}")
     return sorted(ids, key=ids.__getitem__)
 
 
@@ -107,18 +109,23 @@ def _rounded(score: float) -> float:
     return float(f"{score:.9g}")
 
 
-def _backend(model: Any, other: Any, pieces: list[str]) -> Tokenizer:
-    """Return a tokenizer that splits text as `model` does; `other` is the model of the other language."""
+def _backend(model: Any, other: Any, pieces: list[str], own: Collection[str]) -> Tokenizer:
+    """Return a tokenizer that splits text as `model` does, into pieces of its own vocabulary.
+
+    `other` is the model of the other language.
+    """
     scores, other_scores = _scores(model), _scores(other)
     least = min(scores.values(), default=0.0)
     unsplit = {piece.piece for piece in model.pieces if piece.type == USER_DEFINED}
     unsplit |= {piece for piece in pieces if piece.startswith(">>") and piece.endswith("<<")}  # language codes
+    unsplit &= set(own)
     names = SPECIAL_TOKENS + [piece if piece not in SPECIAL_TOKENS else f"{piece}'" for piece in pieces[4:]]
     vocabulary = []
     for id, piece in enumerate(names):
-        if piece in scores or piece in unsplit or id < len(SPECIAL_TOKENS):
+        is_own = pieces[id] in own
+        if id < len(SPECIAL_TOKENS) or piece in unsplit or (is_own and piece in scores):
             vocabulary.append((piece, scores.get(piece, least)))
-        elif len(piece) == 1:  # SentencePiece returns unknown characters, which vocab.json may have
+        elif is_own and len(piece) == 1:  # SentencePiece returns unknown characters, which vocab.json may have
             vocabulary.append((piece, _rounded(least - UNKNOWN_PENALTY)))
         else:
             # Not below the least score of the model, which determines the score of unknown characters.

@@ -6,7 +6,14 @@ import numpy as np
 import pytest
 import torch
 
-from multihead.interop.weight_layout import _expected_shapes, pad_heads, read_weights, sines_before_cosines
+from multihead.interop.weight_layout import (
+    InnerSizes,
+    _expected_shapes,
+    pad_heads,
+    read_weights,
+    resize_layer,
+    sines_before_cosines,
+)
 from multihead.model.build import build_model
 from multihead.model.weights import weights_of
 from multihead.text.tokenizer import SubwordTokenizer
@@ -63,3 +70,23 @@ def test_sines_precede_cosines(d_model: int) -> None:
     order = sines_before_cosines(d_model)
     assert sorted(order) == list(range(d_model))
     assert torch.all(torch.from_numpy(order[: (d_model + 1) // 2] % 2 == 0))
+
+
+def test_a_layer_of_other_sizes_computes_the_same_and_can_be_made_as_it_was() -> None:
+    """Queries are scaled by two: the root of 16 / 4."""
+    rng, old = np.random.default_rng(1), InnerSizes(n_heads=3, d_k=4, d_v=4, d_ff=5)
+    new = InnerSizes(n_heads=5, d_k=16, d_v=6, d_ff=9)
+    shapes = {"w_q": (12, 7), "w_k": (12,), "w_v": (12, 7), "w_o": (7, 12), "w_1": (5, 7), "w_2": (7, 5), "norm": (7,)}
+    expected = {"w_q": (80, 7), "w_k": (80,), "w_v": (30, 7), "w_o": (7, 30), "w_1": (9, 7), "w_2": (7, 9)}
+    for name, shape in shapes.items():
+        array = rng.standard_normal(shape).astype(np.float32)
+        resized = resize_layer(f"encoder.0.{name}", array, old, new)
+        assert (resized.shape, resized.dtype) == (expected.get(name, shape), np.float32)
+        assert abs(resized).sum() == pytest.approx(abs(array).sum() * (2 if name == "w_q" else 1))
+        np.testing.assert_array_equal(resize_layer(f"encoder.0.{name}", resized, new, old), array)
+
+
+def test_the_bias_after_a_layer_has_no_inner_size() -> None:
+    bias = np.ones(12, np.float32)
+    for name in ("w_o", "w_2"):
+        assert resize_layer(name, bias, InnerSizes(3, 4, 4, 12), InnerSizes(5, 16, 6, 20)) is bias
