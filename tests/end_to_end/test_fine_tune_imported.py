@@ -13,7 +13,7 @@ import torch
 from multihead.config.schema import SearchConfig, Settings
 from multihead.data.shards import Shards
 from multihead.errors import UsageError, UserError
-from multihead.interop.formats import export
+from multihead.interop.formats import describe_export_support, export
 from multihead.interop.marian.folder import MarianFolder
 from multihead.interop.marian.format import map_vocabulary, read_config
 from multihead.interop.marian.importer import import_marian
@@ -25,6 +25,7 @@ from multihead.runs.train import train
 from multihead.text.target_languages import target_ids
 from multihead.text.tokenizer import BOS_ID, EOS_ID, PAD_ID, TARGET_FILE, SubwordTokenizer
 from multihead.translation.search.beam import search
+from multihead.translation.translator import load
 from tests.marian import SENTENCES, TRANSLATIONS, TheirModel, opus_folder
 
 transformers = pytest.importorskip("transformers", reason="transformers is not installed")
@@ -41,6 +42,7 @@ SETTINGS: Settings = {
     "data.max_length": 64,
     "data.batch_tokens": 512,
 }
+UNEQUAL = {"encoder_attention_heads": 4, "decoder_attention_heads": 2, "encoder_ffn_dim": 20, "decoder_ffn_dim": 32}
 
 
 @pytest.fixture(scope="module")
@@ -61,6 +63,16 @@ def request_(imported: Path) -> TrainingRequest:
     target.write_text("".join(f"{text}\n" for text in many(TRANSLATIONS)), encoding="utf-8")
     settings = {**SETTINGS, "train.base_model": str(imported)}
     return TrainingRequest(output=imported.with_name("run"), source=source, target=target, settings=settings)
+
+
+@pytest.fixture(scope="module")
+def unequal(request_: TrainingRequest, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
+    """Return a model with separate vocabularies and stacks of different sizes: as imported, and fine-tuned."""
+    folder = tmp_path_factory.mktemp("unequal")
+    import_marian(opus_folder(folder / "opus", n_target=70, **UNEQUAL).folder, folder / "model")
+    settings = {**SETTINGS, "train.base_model": str(folder / "model")}
+    train(replace(request_, output=folder / "run", settings=settings))
+    return folder / "model", folder / "run"
 
 
 def many(texts: list[str]) -> list[str]:
@@ -141,6 +153,70 @@ def test_interrupted_it_ends_with_the_same_bytes(fine_tuned: Path, request_: Tra
     train(replace(request_, output=run))
     for name in ("model.safetensors", "tokenizer.json", TARGET_FILE):
         assert (run / name).read_bytes() == (fine_tuned / name).read_bytes(), name
+
+
+def test_the_padding_of_smaller_layers_stays_zero(unequal: tuple[Path, Path]) -> None:
+    before, after = (weights_of(load_model(folder)[0]) for folder in unequal)
+    padded = [name for name in before if ".w_" in name and not before[name].all()]
+    assert len(padded) == 2 * (7 + 3) + 2 * 14  # weights and biases: one head is narrower here, or missing there
+    for name in padded:
+        zero = before[name] == 0
+        assert not after[name][zero].any(), name
+        assert (after[name][~zero] != before[name][~zero]).any(), name
+
+
+@torch.inference_mode()
+def test_separate_vocabularies_and_unequal_stacks_are_exported_as_they_were(
+    unequal: tuple[Path, Path], tmp_path: Path
+) -> None:
+    export(unequal[1], "marian", tmp_path / "marian")
+    theirs: Any = transformers.MarianMTModel.from_pretrained(tmp_path / "marian").eval()
+    assert {name: getattr(theirs.config, name) for name in UNEQUAL} == UNEQUAL
+    assert (theirs.config.vocab_size, theirs.config.decoder_vocab_size) == (80, 70)
+    exported = TheirModel(theirs, transformers.MarianTokenizer.from_pretrained(tmp_path / "marian"), tmp_path)
+    model, ours, _ = load_model(unequal[1])
+    said = []
+    for text in SENTENCES:
+        source = torch.tensor([[*ours.encode(text), EOS_ID]])
+        (found,) = search([model], source, SearchConfig(beam=1, alpha=0.0, max_extra=8))
+        said.append(ours.decode(found.best(1)[0].tokens))
+        assert said[-1] == exported.translate(text, beam=1, limit=source.size(1) + 8)
+    assert len(set(said)) > 5
+
+
+def test_separate_vocabularies_learn_the_new_text(unequal: tuple[Path, Path]) -> None:
+    found = losses(unequal[1])
+    assert found[-1] < found[0] - 0.1
+    assert found[0] < 20  # nats per token; a piece that cannot be generated has no part in it
+    shards = Shards(unequal[1] / "data", "train")
+    pieces = {int(id) for pair in range(len(shards)) for id in shards[pair][1]}
+    bias = weights_of(load_model(unequal[0])[0])["output.bias"]
+    assert all(bias[id] > -100 for id in pieces)
+
+
+def test_every_engine_translates_separate_vocabularies_alike(unequal: tuple[Path, Path]) -> None:
+    pytest.importorskip("ctranslate2", reason="CTranslate2 is not installed")
+    for folder in unequal:
+        torch_, library = (load(folder, engine=engine) for engine in ("torch", "ctranslate2:float32"))
+        ours, theirs = (model.translate(SENTENCES, beam=1, max_extra=8) for model in (torch_, library))
+        assert [one.text for one in ours] == [one.text for one in theirs]
+        assert len({one.text for one in ours}) > 5
+
+
+def test_a_run_from_unequal_stacks_says_that_it_can_be_exported_to_marian(unequal: tuple[Path, Path]) -> None:
+    config = load_model(unequal[1])[2].model
+    assert "marian" in describe_export_support(config, unequal[1]).partition("(")[0]
+    assert "not marian: heads" in describe_export_support(config)
+
+
+def test_a_folder_of_the_original_that_does_not_fit_is_refused(unequal: tuple[Path, Path], tmp_path: Path) -> None:
+    shutil.copytree(unequal[1], tmp_path / "run")
+    (tmp_path / "run" / "SHA256SUMS").unlink(missing_ok=True)
+    path = tmp_path / "run" / "marian" / "config.json"
+    path.write_text(json.dumps({**json.loads(path.read_text()), "decoder_ffn_dim": 64}))
+    with pytest.raises(UserError, match="does not have the vocabulary or the shape of the model"):
+        export(tmp_path / "run", "marian", tmp_path / "marian")
+    assert not (tmp_path / "marian").exists()
 
 
 def test_back_translation_for_it_needs_a_model_that_translates_back(request_: TrainingRequest) -> None:
