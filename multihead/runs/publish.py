@@ -1,5 +1,6 @@
 """Publish a run: choose the weights, tune the search on validation text, and write the model folder with its card."""
 
+import shutil
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -17,6 +18,8 @@ from multihead.evaluation.calibration import MIN_PAIRS, calibrate
 from multihead.evaluation.metrics import scores
 from multihead.hardware.device import matmul_flops
 from multihead.hardware.flops import counted_flops
+from multihead.interop.marian.format import ORIGIN
+from multihead.interop.marian.importer import forbid_source_pieces
 from multihead.model.weights import Tensors, count_parameters, load_weights, to_arrays
 from multihead.runs.base_model import SHORTLIST_FOLDER
 from multihead.runs.learn_shortlist import learn_shortlists
@@ -73,6 +76,7 @@ def publish(trainer: Trainer, validator: Validator, output: Path, log: Log) -> P
     that is interrupted counts as none and is repeated.
     """
     candidate = select_candidate(trainer, validator, output / "checkpoints", log)
+    forbid_source_pieces(candidate.weights, output)
     load_weights(trainer.full_model, candidate.weights, output)
     tuner = Tuner(trainer.full_model, trainer.tokenizer, _validation_text(validator))
     tuned = tuner.tune(trainer.config.train, _learn_shortlists(trainer, output))
@@ -102,7 +106,10 @@ def publish_average(run: Path, output: Path, last: int) -> list[int]:
     folders = [run / "checkpoints" / f"step-{step}" for step in steps]
     newest = load_checkpoint(folders[-1])
     weights = average_checkpoints(folders)
+    forbid_source_pieces(weights, run)
     output.mkdir(parents=True, exist_ok=True)
+    if (run / ORIGIN).is_dir():
+        shutil.copytree(run / ORIGIN, output / ORIGIN, dirs_exist_ok=True)
     if shortlist := load_shortlist(run):
         shortlist.save(output)
     if detector := load_detector(run):

@@ -16,12 +16,14 @@ from multihead.errors import UsageError, UserError
 from multihead.interop.formats import describe_export_support, export
 from multihead.interop.marian.folder import MarianFolder
 from multihead.interop.marian.format import map_vocabulary, read_config
-from multihead.interop.marian.importer import import_marian
+from multihead.interop.marian.importer import IMPOSSIBLE, import_marian
 from multihead.interop.marian.vocabulary import read_vocabulary
 from multihead.model.weights import load_model, weights_of
+from multihead.runs.publish import publish_average
 from multihead.runs.request import TrainingRequest
 from multihead.runs.stages import MoreText, train_in_stages
 from multihead.runs.train import train
+from multihead.storage.arrays import read_arrays
 from multihead.text.target_languages import target_ids
 from multihead.text.tokenizer import BOS_ID, EOS_ID, PAD_ID, TARGET_FILE, SubwordTokenizer
 from multihead.translation.search.beam import search
@@ -42,7 +44,12 @@ SETTINGS: Settings = {
     "data.max_length": 64,
     "data.batch_tokens": 512,
 }
-UNEQUAL = {"encoder_attention_heads": 4, "decoder_attention_heads": 2, "encoder_ffn_dim": 20, "decoder_ffn_dim": 32}
+UNEQUAL: dict[str, Any] = {
+    "encoder_attention_heads": 4,
+    "decoder_attention_heads": 2,
+    "encoder_ffn_dim": 20,
+    "decoder_ffn_dim": 32,
+}
 
 
 @pytest.fixture(scope="module")
@@ -192,6 +199,22 @@ def test_separate_vocabularies_learn_the_new_text(unequal: tuple[Path, Path]) ->
     pieces = {int(id) for pair in range(len(shards)) for id in shards[pair][1]}
     bias = weights_of(load_model(unequal[0])[0])["output.bias"]
     assert all(bias[id] > -100 for id in pieces)
+
+
+def test_pieces_of_the_source_alone_are_trained_and_then_impossible_again(
+    unequal: tuple[Path, Path], tmp_path: Path
+) -> None:
+    """Label smoothing would give them a few percent of every sample."""
+    before, after = (weights_of(load_model(folder)[0])["output.bias"] for folder in unequal)
+    impossible = [id for id, bias in enumerate(before.tolist()) if bias == IMPOSSIBLE and id != BOS_ID]
+    publish_average(unequal[1], tmp_path / "average", 2)
+    average = weights_of(load_model(tmp_path / "average")[0])["output.bias"]
+    assert (tmp_path / "average" / "marian" / "target_vocab.json").exists()
+    checkpoint = read_arrays(unequal[1] / "checkpoints" / "step-24" / "model.safetensors")["output.bias"]
+    assert len(impossible) == 45
+    for id in impossible:
+        assert after[id] == average[id] == IMPOSSIBLE
+        assert -100 < checkpoint[id] < 0
 
 
 def test_every_engine_translates_separate_vocabularies_alike(unequal: tuple[Path, Path]) -> None:

@@ -250,8 +250,8 @@ def map_vocabulary(config: MarianConfig, vocabulary: Vocabulary) -> VocabularyMa
     )
 
 
-def read_original(origin: Path) -> tuple[MarianConfig, VocabularyMapping]:
+def read_original(origin: Path, with_models: bool = True) -> tuple[MarianConfig, VocabularyMapping]:
     """Return the configuration and the vocabulary that an imported model had in Marian."""
     folder = MarianFolder(origin)
     config = read_config(folder)
-    return config, map_vocabulary(config, read_vocabulary(folder))
+    return config, map_vocabulary(config, read_vocabulary(folder, with_models))

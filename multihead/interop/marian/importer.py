@@ -4,6 +4,7 @@ import math
 import shlex
 from collections.abc import Iterable, Mapping
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -30,6 +31,7 @@ from multihead.interop.marian.format import (
     map_vocabulary,
     permute_model_axis,
     read_config,
+    read_original,
     stack_of,
 )
 from multihead.interop.marian.vocabulary import SOURCE_PIECES, TARGET_PIECES, Vocabulary, read_vocabulary
@@ -198,6 +200,17 @@ def trainable(weights: Arrays) -> Arrays:
     if is_impossible[BOS_ID]:
         bias[BOS_ID] = bias[PAD_ID]
     return {**weights, "output.bias": bias}
+
+
+def forbid_source_pieces(weights: Mapping[str, Any], folder: Path) -> None:
+    """Make the pieces of the source alone, which `trainable` allowed, impossible in the weights of a fine-tuned model.
+
+    Label smoothing gives each of them as much probability as any other piece, a few percent in total.
+    """
+    if (folder / ORIGIN).is_dir():
+        _, vocabulary = read_original(folder / ORIGIN, with_models=False)
+        if vocabulary.is_separate:
+            weights["output.bias"][np.equal(vocabulary.target_ids, MISSING).nonzero()[0]] = IMPOSSIBLE
 
 
 def _without_zero_biases(weights: Arrays) -> Arrays:

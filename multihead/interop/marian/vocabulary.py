@@ -55,7 +55,8 @@ class Vocabulary:
         )
 
 
-def read_vocabulary(folder: MarianFolder) -> Vocabulary:
+def read_vocabulary(folder: MarianFolder, with_models: bool = True) -> Vocabulary:
+    """Read the pieces and, unless they are enough, the models that split text into them."""
     if not folder.has("source.spm") and folder.has("tokenizer.json"):
         folder.read("tokenizer.json")  # checks the size
         native = SubwordTokenizer.load(folder.file("tokenizer.json"))
@@ -63,6 +64,8 @@ def read_vocabulary(folder: MarianFolder) -> Vocabulary:
         return Vocabulary(pieces, pieces, native=native)
     source_pieces = _read_pieces(folder, SOURCE_PIECES)
     target_pieces = _read_pieces(folder, TARGET_PIECES) if folder.has_separate_vocabularies() else source_pieces
+    if not with_models:
+        return Vocabulary(source_pieces, target_pieces)
     source, target = (_read_spm(folder, name) for name in ("source.spm", "target.spm"))
     return Vocabulary(source_pieces, target_pieces, source, target)
 
