@@ -90,7 +90,7 @@ def pad_heads(name: str, array: Array, config: ModelConfig, width: int) -> Array
     The padding is zero and changes no product. Scores are divided by the root of the wider head, so queries are scaled
     to make up for it.
     """
-    old = InnerSizes(config.n_heads, config.d_k, config.d_v, config.d_ff)
+    old = InnerSizes.of(config)
     return resize_layer(name, array, old, old._replace(d_k=width, d_v=width))
 
 
@@ -101,6 +101,10 @@ class InnerSizes(NamedTuple):
     d_k: int
     d_v: int
     d_ff: int
+
+    @classmethod
+    def of(cls, config: ModelConfig) -> "InnerSizes":
+        return cls(config.n_heads, config.d_k, config.d_v, config.d_ff)
 
 
 def resize_layer(name: str, array: Array, old: InnerSizes, new: InnerSizes) -> Array:

@@ -16,7 +16,7 @@ from multihead.config.resolve import Layer, Source, flatten
 from multihead.config.schema import RunConfig, Settings
 from multihead.errors import UserError
 from multihead.interop.hub import find_model, is_on_hub
-from multihead.interop.marian.format import ORIGIN
+from multihead.interop.marian.format import ORIGIN, read_original
 from multihead.interop.marian.importer import trainable
 from multihead.runs.new_vocabulary import transfer
 from multihead.storage.arrays import Arrays
@@ -137,6 +137,8 @@ def open_base_model(name: str, new_vocabulary: bool = False) -> BaseModel:
     stored = ModelFolder.open(folder)
     config, tokenizer = stored.config, stored.tokenizer()
     assert stored.n_parameters  # refuses damaged weights before the text is prepared
+    if (folder / ORIGIN).is_dir() and not new_vocabulary:
+        read_original(folder / ORIGIN, config.model, with_models=False)  # refuses damage likewise
     if not tokenizer.encodes_targets and not new_vocabulary:
         raise UserError(
             f"--from {name}: the model was imported by a version that kept no tokenizer for the target language; "

@@ -76,7 +76,7 @@ def publish(trainer: Trainer, validator: Validator, output: Path, log: Log) -> P
     that is interrupted counts as none and is repeated.
     """
     candidate = select_candidate(trainer, validator, output / "checkpoints", log)
-    forbid_source_pieces(candidate.weights, output)
+    forbid_source_pieces(candidate.weights, output, trainer.config.model)
     load_weights(trainer.full_model, candidate.weights, output)
     tuner = Tuner(trainer.full_model, trainer.tokenizer, _validation_text(validator))
     tuned = tuner.tune(trainer.config.train, _learn_shortlists(trainer, output))
@@ -106,7 +106,7 @@ def publish_average(run: Path, output: Path, last: int) -> list[int]:
     folders = [run / "checkpoints" / f"step-{step}" for step in steps]
     newest = load_checkpoint(folders[-1])
     weights = average_checkpoints(folders)
-    forbid_source_pieces(weights, run)
+    forbid_source_pieces(weights, run, newest.config.model)
     output.mkdir(parents=True, exist_ok=True)
     if (run / ORIGIN).is_dir():
         shutil.copytree(run / ORIGIN, output / ORIGIN, dirs_exist_ok=True)

@@ -159,9 +159,12 @@ def test_a_target_is_cut_into_the_pieces_of_target_spm(tmp_path: Path) -> None:
         assert len(ids) <= len(tokenizer.encode(text))
 
 
-def test_the_benchmark_knows_every_piece_that_an_export_of_an_imported_model_says(tmp_path: Path) -> None:
+@pytest.mark.parametrize("n_target", [0, 70])
+def test_the_benchmark_knows_every_piece_that_an_export_of_an_imported_model_says(
+    tmp_path: Path, n_target: int
+) -> None:
     pytest.importorskip("ctranslate2", reason="CTranslate2 is not installed")
-    import_marian(opus_folder(tmp_path / "opus").folder, tmp_path / "model")
+    import_marian(opus_folder(tmp_path / "opus", n_target=n_target).folder, tmp_path / "model")
     export(tmp_path / "model", "ctranslate2", tmp_path / "export")
     said = json.loads((tmp_path / "export" / "shared_vocabulary.json").read_text(encoding="utf-8"))
     ids = _ids_by_piece(SubwordTokenizer.load(tmp_path / "model" / "tokenizer.json"))

@@ -232,14 +232,19 @@ def test_a_run_from_unequal_stacks_says_that_it_can_be_exported_to_marian(unequa
     assert "not marian: heads" in describe_export_support(config)
 
 
-def test_a_folder_of_the_original_that_does_not_fit_is_refused(unequal: tuple[Path, Path], tmp_path: Path) -> None:
+def test_a_folder_of_the_original_that_does_not_fit_is_refused(
+    unequal: tuple[Path, Path], request_: TrainingRequest, tmp_path: Path
+) -> None:
     shutil.copytree(unequal[1], tmp_path / "run")
     (tmp_path / "run" / "SHA256SUMS").unlink(missing_ok=True)
     path = tmp_path / "run" / "marian" / "config.json"
     path.write_text(json.dumps({**json.loads(path.read_text()), "decoder_ffn_dim": 64}))
     with pytest.raises(UserError, match="does not have the vocabulary or the shape of the model"):
         export(tmp_path / "run", "marian", tmp_path / "marian")
-    assert not (tmp_path / "marian").exists()
+    settings = {**SETTINGS, "train.base_model": str(tmp_path / "run")}
+    with pytest.raises(UserError, match="does not have the vocabulary or the shape of the model"):
+        train(replace(request_, output=tmp_path / "again", settings=settings))
+    assert [path.name for path in tmp_path.iterdir()] == ["run"]
 
 
 def test_back_translation_for_it_needs_a_model_that_translates_back(request_: TrainingRequest) -> None:

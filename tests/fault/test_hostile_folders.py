@@ -148,6 +148,57 @@ def test_a_vocabulary_of_the_wrong_size_is_refused(folder: Path, vocabulary: Any
     refuse(folder, words)
 
 
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        (lambda ids: ids.popitem(), "69 pieces of the target language, but config.json says decoder_vocab_size 70"),
+        (lambda ids: ids.update(a=0), "does not number its"),
+        (lambda ids: ids.update({"<unk>": "1"}), "does not number its"),
+        (lambda ids: ids.update({"<unk>": 10**12}), "does not number its"),
+        (lambda ids: ids.update({"new": ids.pop("<unk>")}), "has no <unk>"),
+        (lambda ids: ids.update({"</s>": ids["<pad>"], "<pad>": ids["</s>"]}), "different pieces in vocab.json and"),
+        (lambda ids: [ids.pop(piece) for piece in list(ids)[2:]], "says decoder_vocab_size 70"),
+    ],
+    ids=["a-piece-less", "twice", "text", "huge", "no-unk", "other-controls", "two-pieces"],
+)
+def test_a_wrong_target_vocabulary_is_refused(
+    tmp_path: Path, change: Callable[[dict[str, Any]], object], words: str
+) -> None:
+    folder = opus_folder(tmp_path / "opus", n_target=70).folder
+    path = folder / "target_vocab.json"
+    ids = json.loads(path.read_text())
+    change(ids)
+    path.write_text(json.dumps(ids))
+    refuse(folder, words)
+
+
+def test_a_target_vocabulary_that_is_missing_or_huge_is_refused(tmp_path: Path) -> None:
+    folder = opus_folder(tmp_path / "opus", n_target=70).folder
+    os.truncate(folder / "target_vocab.json", MAX_BYTES + 1)
+    refuse(folder, "at most")
+    (folder / "target_vocab.json").unlink()
+    refuse(folder, "has no file target_vocab.json")
+
+
+@pytest.mark.parametrize(
+    ("fields", "words"),
+    [
+        ({"decoder_vocab_size": 999_999}, "decoder_vocab_size 999999"),
+        ({"decoder_vocab_size": 10**9}, "decoder_vocab_size"),
+        ({"share_encoder_decoder_embeddings": True}, "80 source pieces and 70 target pieces cannot share"),
+        ({"vocab_size": 70}, "80 pieces, but config.json says vocab_size 70"),
+        ({"pad_token_id": 75, "decoder_start_token_id": 75}, "cannot be"),
+    ],
+    ids=repr,
+)
+def test_a_config_that_contradicts_separate_vocabularies_is_refused(
+    tmp_path: Path, fields: dict[str, Any], words: str
+) -> None:
+    folder = opus_folder(tmp_path / "opus", n_target=70).folder
+    change_config(folder, **fields)
+    refuse(folder, words)
+
+
 def test_a_field_that_is_missing_is_named(folder: Path) -> None:
     (folder / "config.json").write_text('{"model_type": "marian", "vocab_size": 9}')
     refuse(folder, "d_model is missing$")

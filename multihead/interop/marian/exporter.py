@@ -19,7 +19,6 @@ from multihead.interop.marian.format import (
     SHARED,
     SOURCE,
     TARGET,
-    MarianConfig,
     VocabularyMapping,
     layers,
     permute_model_axis,
@@ -66,8 +65,7 @@ def export_marian(model: ModelFolder, output: Path) -> None:
     check_writable(output, GENERATION, "a Marian export")
     tokenizer = model.tokenizer()
     if origin.is_dir():
-        original, vocabulary = read_original(origin)
-        _check_original(config.model, original, vocabulary, origin)
+        original, vocabulary = read_original(origin, config.model)
         shape = {stack: original.inner_sizes(stack) for stack in STACKS}
     else:
         vocabulary = VocabularyMapping.native(tokenizer.pieces())
@@ -87,12 +85,6 @@ def export_marian(model: ModelFolder, output: Path) -> None:
         (temporary / "README.md").write_text(_card(output.name, config), encoding="utf-8")
 
 
-def _check_original(config: ModelConfig, original: MarianConfig, vocabulary: VocabularyMapping, origin: Path) -> None:
-    found = (config.vocab_size, config.n_heads, config.d_k, config.d_v, config.d_ff)
-    if found != (len(vocabulary.pieces), *original.common_sizes):
-        raise UserError(f"{origin} is damaged: it does not have the vocabulary or the shape of the model")
-
-
 def _native_sizes(config: ModelConfig) -> InnerSizes:
     """Return the sizes of a model that Multihead trained: narrow heads are widened."""
     width = config.d_model // config.n_heads
@@ -109,7 +101,7 @@ def _marian_weights(
         # Marian starts with its padding token, whose embedding has no other use; training changes ours.
         input_ids = np.where(target_ids == PAD_ID, BOS_ID, target_ids)
     arrays: Arrays = {}
-    sizes = InnerSizes(config.n_heads, config.d_k, config.d_v, config.d_ff)
+    sizes = InnerSizes.of(config)
     for marian_name, native_name in layers(config.encoder_layers, config.decoder_layers):
         for name, kind in ((f"{native_name}.{kind}", kind) for kind in ("weight", "bias")):
             array = np.zeros(config.d_model, np.float32)  # of attention without biases

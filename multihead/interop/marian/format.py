@@ -1,11 +1,12 @@
 """Hugging Face Marian, the format of OPUS-MT: the paper's Transformer under other names.
 
-The differences are converted in both directions: sines precede cosines, special tokens have other ids, the decoder
-starts with the padding token, and attention and logits always have biases, zero if necessary. Two things that our
-shapes do not have are filled up with zeros, which change no output and stay zero in training: a stack with fewer or
-narrower heads or a smaller ffn_dim than the other one, and, if the vocabularies are separate, the embedding that a
-piece of one language would have in the other. An imported model keeps its configuration and the files of its vocabulary
-in `marian/`, so that an export restores them.
+The differences are converted exactly in both directions: sines precede cosines, special tokens have other ids, the
+decoder starts with the padding token, and attention and logits always have biases, zero if necessary.
+
+Our encoder and decoder have the same heads and the same d_ff: smaller layers are filled up with zeros, which change no
+output and stay zero in training. Our languages share one vocabulary: separate ones are merged, and a piece that only
+the source has is never generated. An imported model keeps its configuration and the files of its vocabulary in
+`marian/`, so that an export restores them.
 """
 
 from collections.abc import Iterator
@@ -19,6 +20,7 @@ from pydantic import ConfigDict, Field, TypeAdapter, ValidationError
 from pydantic.dataclasses import dataclass as checked_dataclass
 
 from multihead.config.fields import format_validation_error
+from multihead.config.schema import ModelConfig
 from multihead.errors import UserError
 from multihead.interop.marian.folder import MarianFolder
 from multihead.interop.marian.vocabulary import UNKNOWN, Vocabulary, read_vocabulary
@@ -250,8 +252,11 @@ def map_vocabulary(config: MarianConfig, vocabulary: Vocabulary) -> VocabularyMa
     )
 
 
-def read_original(origin: Path, with_models: bool = True) -> tuple[MarianConfig, VocabularyMapping]:
-    """Return the configuration and the vocabulary that an imported model had in Marian."""
+def read_original(origin: Path, model: ModelConfig, with_models: bool = True) -> tuple[MarianConfig, VocabularyMapping]:
+    """Return the configuration and the vocabulary that an imported model of this shape had in Marian."""
     folder = MarianFolder(origin)
     config = read_config(folder)
-    return config, map_vocabulary(config, read_vocabulary(folder, with_models))
+    vocabulary = map_vocabulary(config, read_vocabulary(folder, with_models))
+    if (model.vocab_size, InnerSizes.of(model)) != (len(vocabulary.pieces), config.common_sizes):
+        raise UserError(f"{origin} is damaged: it does not have the vocabulary or the shape of the model")
+    return config, vocabulary

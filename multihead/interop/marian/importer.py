@@ -10,7 +10,7 @@ import numpy as np
 
 from multihead.config.directions import direction_of
 from multihead.config.resolve import configure
-from multihead.config.schema import RunConfig
+from multihead.config.schema import ModelConfig, RunConfig
 from multihead.errors import UserError
 from multihead.interop.marian.folder import MarianFolder
 from multihead.interop.marian.format import (
@@ -202,14 +202,14 @@ def trainable(weights: Arrays) -> Arrays:
     return {**weights, "output.bias": bias}
 
 
-def forbid_source_pieces(weights: Mapping[str, Any], folder: Path) -> None:
-    """Make the pieces of the source alone, which `trainable` allowed, impossible in the weights of a fine-tuned model.
+def forbid_source_pieces(weights: Mapping[str, Any], folder: Path, config: ModelConfig) -> None:
+    """Make the pieces of the source alone, which `trainable` allowed, impossible again in the weights of a run.
 
     Label smoothing gives each of them as much probability as any other piece, a few percent in total.
     """
     if (folder / ORIGIN).is_dir():
-        _, vocabulary = read_original(folder / ORIGIN, with_models=False)
-        if vocabulary.is_separate:
+        _, vocabulary = read_original(folder / ORIGIN, config, with_models=False)
+        if MISSING in vocabulary.target_ids:
             weights["output.bias"][np.equal(vocabulary.target_ids, MISSING).nonzero()[0]] = IMPOSSIBLE
 
 
