@@ -13,6 +13,7 @@ import pytest
 
 import multihead
 from tests.conftest import copy_or_reverse
+from tests.processes import is_running
 
 pytestmark = [
     pytest.mark.slow,  # a cluster takes some seconds to start
@@ -83,7 +84,7 @@ def workers_of(driver: int) -> list[int]:
 def still_running(processes: list[int], seconds: float) -> list[int]:
     """Those processes that have not ended after some seconds."""
     end = time.monotonic() + seconds
-    while (left := [one for one in processes if Path(f"/proc/{one}").exists()]) and time.monotonic() < end:
+    while (left := [one for one in processes if is_running(one)]) and time.monotonic() < end:
         time.sleep(0.1)
     return left
 

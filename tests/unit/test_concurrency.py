@@ -15,6 +15,7 @@ import pytest
 from multihead import concurrency
 from multihead.concurrency import map_in_processes, map_in_threads, run_in_subprocess
 from multihead.errors import UserError
+from tests.processes import is_running
 
 ROOT = Path(__file__).parents[2]
 
@@ -130,13 +131,6 @@ else:
 def note_process_and_wait(path: str) -> None:
     Path(path).write_text(str(os.getpid()), encoding="ascii")
     time.sleep(600)
-
-
-def is_running(pid: int) -> bool:
-    try:
-        return Path(f"/proc/{pid}/stat").read_text(encoding="ascii").rpartition(")")[2].split()[0] != "Z"
-    except OSError:
-        return False
 
 
 def wait_until(condition: Callable[[], bool]) -> None:

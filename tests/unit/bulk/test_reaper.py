@@ -5,18 +5,19 @@ import signal
 import subprocess
 import sys
 import time
-from pathlib import Path
 
 import pytest
 
-from multihead.bulk.reaper import no_process_left
+from multihead.bulk.reaper import WATCH_INTERVAL, no_process_left
+from tests.processes import is_running
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="marks processes in /proc")
 
 SLEEPER = [sys.executable, "-c", "import time; time.sleep(60)"]
 DRIVER = f"""
 import subprocess, time
-from multihead.bulk.reaper import no_process_left
+from multihead.bulk.reaper import WATCH_INTERVAL, no_process_left
+from tests.processes import is_running
 with no_process_left():
     child = subprocess.Popen({SLEEPER!r}, start_new_session=True)
     print(child.pid, flush=True)
@@ -24,12 +25,12 @@ with no_process_left():
 """
 
 
-def is_running(process: int) -> bool:
-    """Return whether a process exists and is no zombie, which nobody may wait for here."""
-    try:
-        return "State:\tZ" not in Path(f"/proc/{process}/status").read_text(encoding="ascii")
-    except OSError:
-        return False
+# An agent of Ray changes its title, which overwrites the environment that /proc shows: no mark is left.
+PARENT_OF_UNMARKED = f"""
+import subprocess, time
+print(subprocess.Popen({SLEEPER!r}, env={{}}, start_new_session=True).pid, flush=True)
+time.sleep(60)
+"""
 
 
 def test_a_process_that_outlives_the_block_is_killed() -> None:
@@ -37,6 +38,25 @@ def test_a_process_that_outlives_the_block_is_killed() -> None:
         child = subprocess.Popen(SLEEPER, start_new_session=True)
     assert child.wait(timeout=10) == -signal.SIGKILL
     assert "MULTIHEAD_BULK_CLUSTER" not in os.environ
+
+
+def test_a_process_that_lost_its_mark_is_killed_although_its_parent_has_ended() -> None:
+    with no_process_left():
+        with subprocess.Popen([sys.executable, "-c", PARENT_OF_UNMARKED], stdout=subprocess.PIPE, text=True) as parent:
+            assert parent.stdout is not None
+            child = int(parent.stdout.readline())
+            time.sleep(2.5 * WATCH_INTERVAL)
+            parent.kill()
+        assert is_running(child)
+    assert not is_running(child)
+
+
+def test_a_process_that_was_there_before_is_left_alone() -> None:
+    with subprocess.Popen(SLEEPER) as before:
+        with no_process_left():
+            time.sleep(1.5 * WATCH_INTERVAL)
+        assert is_running(before.pid)
+        before.kill()
 
 
 def test_a_killed_driver_leaves_no_process() -> None:
