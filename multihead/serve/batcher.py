@@ -5,11 +5,15 @@ at once. What it needs later is never refused. Whose turn it is, `fair_queue` de
 reason, its remaining sentences are dropped.
 """
 
+import math
 import threading
 import time
+from bisect import bisect, insort
+from collections import defaultdict
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future, InvalidStateError
 from contextlib import suppress
+from itertools import accumulate
 from typing import Any, Self, TypeVar, cast
 
 from multihead.config.schema import SearchConfig
@@ -28,6 +32,28 @@ MERGED_BATCH_UNITS = 2400  # for an engine that is much faster with many sentenc
 WAIT_PER_SECOND = 20  # a request may wait this many times as long as it takes by itself, and `Limits.max_wait`
 MAX_WAIT_SHARE = 0.8  # of the time for an answer
 MANY_TICKETS, COUNT_SECONDS = 100, 0.02  # more of them are counted no more often than this
+
+
+class Waits:
+    """The seconds that the requests of a client are expected to take."""
+
+    def __init__(self) -> None:
+        self._rising: list[float] = []
+        self._sums: list[float] = [0.0]  # of the first 0, 1, 2 … of them; made again when it is needed
+
+    def __len__(self) -> int:
+        return len(self._rising)
+
+    def add(self, seconds: float) -> None:
+        insort(self._rising, seconds)
+        self._sums = []
+
+    def total(self, each_at_most: float = math.inf) -> float:
+        """Return their sum, with no request counted for more than this."""
+        self._sums = self._sums or [0.0, *accumulate(self._rising)]
+        n_shorter = bisect(self._rising, each_at_most)
+        n_longer = len(self._rising) - n_shorter
+        return self._sums[n_shorter] + (each_at_most * n_longer if n_longer else 0.0)
 
 
 class Ticket:
@@ -90,7 +116,7 @@ class Batcher:
         self._pace = Pace()
         self._queue = FairQueue(self._pace, n_lanes, self._limits.batch, batch_units)
         self._tickets: dict[Ticket, None] = {}
-        self._waiting: dict[str, list[float]] = {}  # seconds of the tickets by client, when they were last counted
+        self._waiting: defaultdict[str, Waits] = defaultdict(Waits)  # of the tickets by client, as last counted
         self._counted_at, self._is_outdated = 0.0, False
         self._changed = threading.Condition()
         self._is_closing = False
@@ -116,7 +142,7 @@ class Batcher:
                 raise Overloaded(f"too many requests are waiting; try again in {again:.0f} seconds", again)
             ticket = Ticket(self, client, seconds)
             self._tickets[ticket] = None
-            self._waiting.setdefault(client, []).append(seconds)
+            self._waiting[client].add(seconds)
             return ticket
 
     @property
@@ -126,7 +152,7 @@ class Batcher:
 
     def n_admitted_of(self, client: str) -> int:
         """Return how many requests of a client have a place in the queue, as last counted."""
-        return len(self._waiting.get(client, ()))
+        return len(self._waiting[client]) if client in self._waiting else 0
 
     def is_full_for(self, client: str, n_units: int, n_coming: int = 0, n_coming_of_others: int = 0) -> bool:
         """Return whether `admit` would refuse a request with the usual search settings, after others that are coming.
@@ -150,18 +176,18 @@ class Batcher:
             MAX_WAIT_SHARE * self._limits.seconds, self._limits.max_wait + WAIT_PER_SECOND * seconds / self._n_cores
         )
         waiting = self._waiting_by_client()
-        own = seconds * (1 + n_coming) + sum(min(seconds, other) for other in waiting.get(client, ()))
-        total = own + sum(min(own, sum(others)) for name, others in waiting.items() if name != client)
-        total += seconds * n_coming_of_others
+        own = seconds * (1 + n_coming) + (waiting[client].total(each_at_most=seconds) if client in waiting else 0.0)
+        others = sum(min(own, one.total()) for name, one in waiting.items() if name != client)
+        total = own + others + seconds * n_coming_of_others
         return (total - seconds) / self._n_cores - limit
 
-    def _waiting_by_client(self) -> dict[str, list[float]]:
+    def _waiting_by_client(self) -> dict[str, Waits]:
         """Return the expected seconds of all requests. Many of them are not counted again for every refusal."""
         now = time.monotonic()
         if self._is_outdated and (len(self._tickets) < MANY_TICKETS or now > self._counted_at + COUNT_SECONDS):
-            self._waiting, self._counted_at, self._is_outdated = {}, now, False
+            self._waiting, self._counted_at, self._is_outdated = defaultdict(Waits), now, False
             for ticket in self._tickets:
-                self._waiting.setdefault(ticket.client, []).append(ticket.seconds)
+                self._waiting[ticket.client].add(ticket.seconds)
         return self._waiting
 
     def _submit(self, job: Job) -> Future[list[Any]]:

@@ -1,6 +1,5 @@
 """The server process: socket, loading of models, and a shutdown that loses no request."""
 
-import gc
 import logging
 import signal
 import socket
@@ -22,7 +21,7 @@ from multihead.serve.fair_queue import RESERVED_LANES
 from multihead.serve.middleware import LOG, MAX_HEADER_BYTES
 from multihead.serve.options import ServerOptions
 from multihead.serve.protocol import MAX_CONNECTIONS, protocol_of
-from multihead.serve.service import Service
+from multihead.serve.service import Service, exempt_from_collection
 from multihead.system import lower_thread_priority
 from multihead.translation.translator import load
 
@@ -136,8 +135,7 @@ def _load(state: AppState, models: Sequence[str], options: ServerOptions, proces
         process.problem = error
         process.should_exit = True
         return
-    gc.collect()
-    gc.freeze()  # a collection that visits the models and modules, which stay, stops the event loop for 50 ms
+    exempt_from_collection()
     state.service = service
     pairs = ", ".join(f"{source} to {target}" for source, target in service.directions)
     log(f"ready: {pairs}")

@@ -5,6 +5,7 @@ is admitted once; when it ends early (timeout, error or a disconnected client), 
 """
 
 import asyncio
+import gc
 import threading
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
@@ -17,6 +18,7 @@ from typing import Any, TypeVar
 
 from multihead.config.schema import SearchConfig
 from multihead.errors import UserError
+from multihead.inspection.attention_maps import AttentionMaps
 from multihead.inspection.page import page_data
 from multihead.serve import html
 from multihead.serve.batcher import BATCH_UNITS, MERGED_BATCH_UNITS, Batcher, Ticket
@@ -54,12 +56,21 @@ class Direction:
         data = translator.config.data
         self.source, self.target = data.source_lang.lower(), data.target_lang.lower()
         self.translator, self.batcher, self.lesson = translator, batcher, lesson
+        self._has_shown_attention = False
 
     def translate(
         self, ticket: Ticket, sentences: Sequence[str], config: SearchConfig, details: bool = False
     ) -> "Future[list[Translation]]":
         """Translate sentences of a request that was admitted."""
         return ticket.translate(sentences, config, details, self._translate)
+
+    def attention(self, sentence: str, translation: str) -> AttentionMaps:
+        """Return the weights of every head. The first call loads torch, and the model for it."""
+        maps = self.translator.attention(sentence, translation)
+        if not self._has_shown_attention:
+            self._has_shown_attention = True
+            exempt_from_collection()
+        return maps
 
     def _translate(self, sentences: list[str], config: SearchConfig, details: bool) -> list[Translation]:
         # In one chunk: several would be translated by more threads.
@@ -286,8 +297,7 @@ class Service:
         self, sentence: str, index: int, direction: Direction, config: SearchConfig, ticket: Ticket
     ) -> dict[str, Any]:
         (found,) = await asyncio.wrap_future(direction.translate(ticket, [sentence], config))
-        attention = partial(direction.translator.attention, sentence)
-        (maps,) = await asyncio.wrap_future(ticket.call(attention, [found.text]))
+        (maps,) = await asyncio.wrap_future(ticket.call(partial(direction.attention, sentence), [found.text]))
         return {
             "sentence": index,
             "source": sentence,
@@ -305,6 +315,15 @@ class Service:
         """Return the lesson about the model of a direction."""
         async with asyncio.timeout(self.limits.seconds):
             return await self.direction(source, target).lesson.page()
+
+
+def exempt_from_collection() -> None:
+    """Let garbage collections leave out what is there now.
+
+    Modules and models stay, and to visit them stops the event loop for up to a fifth of a second.
+    """
+    gc.collect()
+    gc.freeze()
 
 
 # Functions that run in threads

@@ -8,9 +8,11 @@ from contextlib import contextmanager
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from multihead.config.schema import SearchConfig
-from multihead.serve.batcher import Batcher, Ticket
+from multihead.serve.batcher import Batcher, Ticket, Waits
 from multihead.serve.errors import Overloaded, ShuttingDown
 from multihead.serve.options import Limits
 from multihead.serve.pace import FIRST_GUESS, estimated_units, units
@@ -160,6 +162,15 @@ def admit_until_full(batcher: Batcher, client: str, n_units: int) -> int:
         except Overloaded:
             return n
     raise AssertionError("it is never full")
+
+
+@given(st.lists(st.floats(0, 100)), st.floats(0, 100))
+def test_the_waits_of_a_client_are_summed_with_a_bound_for_each(seconds: list[float], most: float) -> None:
+    waits = Waits()
+    for one in seconds:
+        waits.add(one)
+        assert waits.total() == pytest.approx(sum(seconds[: len(waits)]))
+    assert waits.total(each_at_most=most) == pytest.approx(sum(min(most, one) for one in seconds))
 
 
 def test_the_queue_is_bounded_by_the_time_that_a_request_would_wait(engine: Engine, one: Batcher) -> None:

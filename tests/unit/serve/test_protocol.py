@@ -35,7 +35,7 @@ def full(en_de: Translator) -> Iterator[Connections]:
     state = AppState()
     state.service = Service([en_de], Limits(max_wait=0))
     batcher = state.service.directions["en", "de"].batcher
-    tickets = [batcher.admit("a", 1000, SearchConfig()) for _ in range(20)]
+    tickets = [batcher.admit("a", 1000, SearchConfig()) for _ in range(21)]
     yield Connections(state, has_proxies=False)
     assert tickets
     assert state.service.close(10)
