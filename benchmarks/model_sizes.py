@@ -205,6 +205,9 @@ def draw(cells: Sequence[Cell], path: Path) -> None:
             own = sorted((cell.minutes, cell.nats) for cell in cells if (cell.text, cell.shape) == (text, shape))
             axes.plot(*zip(*own, strict=True), marker="o", color=PALETTE[number], label=shape) if own else None
         axes.set_xscale("log")
+        minutes = sorted({cell.minutes for cell in cells if cell.text == text})
+        axes.set_xticks(minutes, [f"{one:g}" for one in minutes])
+        axes.minorticks_off()
         style_axes(axes, title=text, xlabel="minutes of one core", ylabel="nats per validation sentence")
         add_legend(axes)
     save_figure(figure, path, dpi=110)

@@ -1,6 +1,6 @@
 """Choose the preset that fits a text and a time budget, by timing presets on the text itself.
 
-A model needs to see its text once, about two target tokens per parameter, and several times as many steps as its
+A model needs to see its text once, half a target token per parameter, and several times as many steps as its
 warm-up, or the run ends before it has learned anything. A model that is too large for its text memorizes it. What does
 not fit into memory is not considered (docs/model-size.md).
 """
@@ -26,7 +26,7 @@ from multihead.text.tokenizer import SubwordTokenizer
 
 CANDIDATES = ("tiny", "small", "base")  # smallest first
 THOROUGH = "thorough"  # in place of the smallest candidate, for a small text and much time
-TOKENS_PER_PARAMETER = 2.0  # fewest target tokens that a model must see
+TOKENS_PER_PARAMETER = 0.5  # fewest target tokens that a model must see; measured (docs/model-size.md)
 MIN_WARM_UPS = 3  # shortest run, as a multiple of its warm-up
 PARAMETERS_PER_TOKEN = 8.0  # of the text; a larger model would memorize it
 MIN_EPOCHS_FOR_THOROUGH = 50  # epochs of the smallest candidate in the given time, from which THOROUGH is affordable
