@@ -50,6 +50,22 @@ def test_a_model_that_could_not_leave_its_warm_up_is_not_chosen() -> None:
     assert chosen(20_000_000, minutes=600, times=1000) == "base"
 
 
+@pytest.mark.parametrize(
+    ("n_tokens", "minutes", "best"),
+    [(458_541, 1.5, "tiny"), (9_679_599, 4.5, "tiny"), (1_633_209, 13.5, "small")],
+    ids=["Multi30k", "Europarl", "Tatoeba"],
+)
+def test_the_best_model_of_the_grid_is_chosen(n_tokens: int, minutes: float, best: str) -> None:
+    """Measured with 8,000 pieces on one core, docs/model-size.md."""
+    measured = {
+        "tiny": Speed(tokens_per_second=8_860, tokens_per_step=970),
+        "small": Speed(tokens_per_second=5_790, tokens_per_step=3_840),
+        "base": Speed(tokens_per_second=900, tokens_per_step=20_000),
+    }
+    budget = TimeBudget(target_tokens=n_tokens, seconds=60 * minutes)
+    assert choose_preset(budget, lambda name: shape(name, 8000), measured.__getitem__).preset == best
+
+
 def test_more_time_or_a_faster_machine_never_gives_a_smaller_model() -> None:
     sizes = list(sizing.CANDIDATES)
     for n_tokens in (3_000_000, 20_000_000, 100_000_000):
