@@ -4,7 +4,7 @@ from pathlib import Path
 
 
 def is_running(process: int) -> bool:
-    """Return whether a process exists and is no zombie, which nobody may wait for here."""
+    """Return whether a process exists and is not a zombie."""
     try:
         return "State:\tZ" not in Path(f"/proc/{process}/status").read_text(encoding="ascii", errors="replace")
     except OSError:

@@ -68,7 +68,7 @@ def kill_cluster(mark: str, seen: set[Process]) -> None:
 
 
 def _parents() -> dict[Process, int]:
-    """Return the running processes with their parents; those that nobody has waited for have ended."""
+    """Return the parent of each running process; zombies are left out."""
     parents = {}
     for stat in Path("/proc").glob("[0-9]*/stat"):
         with contextlib.suppress(OSError):

@@ -131,7 +131,7 @@ def resize_layer(name: str, array: Array, old: InnerSizes, new: InnerSizes) -> A
 
 
 def _resize(array: Array, old: tuple[int, int], new: tuple[int, int]) -> Array:
-    """Return rows of so many groups of so many rows with other numbers; added rows are zero."""
+    """Change the number of groups and of rows in each group; new rows are zero."""
     if old == new:
         return array
     n_groups, n_rows = np.minimum(old, new)
